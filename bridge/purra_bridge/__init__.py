@@ -1,0 +1,1 @@
+"""The wire between kernel and plugins (`wire`) and its kernel end (`ports`)."""

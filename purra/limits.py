@@ -1,0 +1,55 @@
+"""Bounds of the kernel: named, with units, each with the reason for its size."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_ROUNDS: Final = 16
+"""Model rounds of one run, unless its agent says otherwise."""
+MAX_TOOL_CALLS: Final = 64
+"""Tool calls of one run, refused ones included."""
+MAX_CALLS_PER_BATCH: Final = 32
+"""Calls that one round may announce."""
+RUN_DEADLINE_S: Final = 600.0
+"""Wall time of one run, waits included."""
+TOOL_TIMEOUT_S: Final = 30.0
+"""Default time of one tool call (tables, defaults of a tool)."""
+TOOL_GRACE_S: Final = 2.0
+"""How long the gateway waits after a cancel or timeout to learn the effect state."""
+CANCEL_GRACE_S: Final = 5.0
+"""Within this a cancelled run has ended, whatever its adapters do (RUN-11)."""
+MODEL_IDLE_S: Final = 120.0
+"""Longest silence of a model's stream."""
+CONTEXT_TIMEOUT_S: Final = 30.0
+"""Longest time of one context provider."""
+POLICY_TIMEOUT_S: Final = 10.0
+"""Longest time of one policy decision."""
+
+LEASE_TTL_MS: Final = 15_000
+"""Time to live of a run's lease and of a kernel's document (tables, store keys)."""
+LEASE_TOUCH_S: Final = 5.0
+"""How often an owner extends its lease: three tries before it lapses."""
+
+DELTA_BATCH_BYTES: Final = 1024
+DELTA_BATCH_S: Final = 0.040
+"""A batch of deltas closes at either bound; the first token goes at once (design, deltas)."""
+
+PROMPT_CHARS: Final = 1_000_000
+ARGUMENT_CHARS: Final = 256 * 1024
+"""Raw argument text of one call (TOOL-05)."""
+RESULT_INLINE_BYTES: Final = 64 * 1024
+"""A larger tool result goes to a blob and the model sees its beginning (TOOL-23)."""
+ERROR_TEXT_CHARS: Final = 500
+"""What the model may read of an error."""
+STREAM_CHARS: Final = 2_000_000
+STREAM_CHUNKS: Final = 200_000
+"""Text and chunks of one model attempt (MOD-22)."""
+SUBSCRIBER_EVENTS: Final = 4096
+"""Events kept for a slow reader before it must read the store again (OUT-13)."""
+
+SCHEMA_BYTES: Final = 64 * 1024
+SCHEMA_DEPTH: Final = 32
+SCHEMA_NODES: Final = 4096
+"""Bounds on one tool schema, checked without recursion (TOOL-02)."""
+READ_PAGE: Final = 512
+"""Records asked for in one store read."""

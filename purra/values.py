@@ -1,0 +1,131 @@
+"""Strict JSON-like values (design invariant 8) and their digests.
+
+Everything that enters the kernel is checked here, once, and frozen; what is frozen is trusted and
+never checked again. A frozen map is a `MappingProxyType` over a private dict and a frozen list a
+tuple, so no later change of the source can reach the inside (JSON-08).
+
+Digests are taken over one canonical text: JSON with sorted keys, no spaces, UTF-8. `-0.0` counts as
+`0.0`, and a whole float is not an integer (JSON-10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from purra.errors import PurraError
+
+__all__ = ["MAX_DEPTH", "MAX_NODES", "Value", "canonical_text", "check", "digest", "freeze", "thaw"]
+
+Value = Any
+"""None, bool, int64, finite float, text without lone surrogates, sequence or map of such values."""
+
+MAX_DEPTH: Final = 64
+"""Levels of nesting, as on the wire."""
+MAX_NODES: Final = 1_000_000
+"""Scalars and containers in one value."""
+_INT_MIN: Final = -(2**63)
+_INT_MAX: Final = 2**63 - 1
+
+
+def freeze(value: object, *, where: str = "value") -> Value:
+    """A deeply frozen, detached copy of `value`.
+
+    Raises `PurraError(invalid_value)` naming the path of the first part that is not a strict value:
+    another type, a non-text key, NaN or an infinity, an integer outside int64 (send such numbers as
+    text), a lone surrogate, nesting over `MAX_DEPTH` (which also ends cycles).
+    """
+    return _Freezer(where).freeze(value, (), 0)
+
+
+def check(value: object, *, where: str = "value") -> None:
+    """Raises as `freeze` does, without keeping a copy."""
+    freeze(value, where=where)
+
+
+def thaw(value: Value) -> Any:
+    """A fresh mutable copy made of dicts and lists; shares nothing with `value`."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [thaw(item) for item in value]
+    return value
+
+
+def canonical_text(value: Value) -> str:
+    """The one text that stands for `value` in digests."""
+    return json.dumps(
+        _normal(value), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
+
+
+def digest(value: Value) -> str:
+    """`sha256:` and 64 hex digits over the canonical text."""
+    return "sha256:" + hashlib.sha256(canonical_text(value).encode()).hexdigest()
+
+
+def _normal(value: Value) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _normal(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_normal(item) for item in value]
+    if isinstance(value, float):
+        return value + 0.0  # -0.0 + 0.0 is 0.0
+    return value
+
+
+class _Freezer:
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._nodes = 0
+
+    def freeze(self, value: object, path: tuple[str | int, ...], depth: int) -> Value:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self._refuse(path, f"more than {MAX_NODES} parts")
+        if value is None or value is True or value is False:
+            return value
+        kind = type(value)
+        if kind is str:
+            return self._text(value, path)
+        if kind is int:
+            if not _INT_MIN <= value <= _INT_MAX:  # type: ignore[operator]
+                raise self._refuse(path, "an integer outside int64; send it as text")
+            return value
+        if kind is float:
+            if not math.isfinite(value):  # type: ignore[arg-type]
+                raise self._refuse(path, "a float that is not finite")
+            return value
+        return self._container(value, path, depth)
+
+    def _container(self, value: object, path: tuple[str | int, ...], depth: int) -> Value:
+        if depth >= MAX_DEPTH:
+            raise self._refuse(path, f"nesting deeper than {MAX_DEPTH}")
+        if isinstance(value, Mapping):
+            frozen = {}
+            for key, item in value.items():
+                if type(key) is not str:
+                    raise self._refuse(path, f"a key of type {type(key).__name__}")
+                frozen[self._text(key, path)] = self.freeze(item, (*path, key), depth + 1)
+            return MappingProxyType(frozen)
+        if isinstance(value, (list, tuple)):
+            return tuple(
+                self.freeze(item, (*path, index), depth + 1) for index, item in enumerate(value)
+            )
+        raise self._refuse(path, f"a value of type {type(value).__name__}")
+
+    def _text(self, text: Any, path: tuple[str | int, ...]) -> str:
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise self._refuse(path, f"a lone surrogate at character {error.start}") from None
+        return str(text)
+
+    def _refuse(self, path: Sequence[str | int], what: str) -> PurraError:
+        place = "".join(f"[{part!r}]" for part in path)
+        return PurraError("invalid_value", f"{what} is not allowed", where=self._where + place)
