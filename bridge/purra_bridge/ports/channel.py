@@ -19,7 +19,7 @@ class Request:
     """One call, before it has an id.
 
     `adapter`: the `[[provides]]` name. `method`: the contract's operation. `args`: a strict value
-    that is trusted (already checked). `timeout_s`: None = no limit of its own. `window_bytes`: the
+    that is trusted (already checked); its maps may be frozen (`purra.values`). `timeout_s`: None = no limit of its own. `window_bytes`: the
     stream's credit, 0 = the wire's default. `key`: idempotency key, "" = none. `trace`: for logs.
     `exclusive`: runs alone in its instance, and its hard timeout kills (protocol, messages, 2).
     """
@@ -50,11 +50,13 @@ class Items(Protocol):
     async def __anext__(self) -> Any: ...
 
     async def aclose(self) -> None:
-        """Cancels the call if it has not ended. Idempotent."""
+        """Cancels the call if it has not ended, before its first suspension: so it also works in a
+        task that is itself being cancelled. Idempotent.
+        """
 
 
 class Channel(Protocol):
-    """One plugin's route. Values that arrive are checked strict values; contracts are not checked."""
+    """One plugin's route. What arrives are strict values; that they fit a contract is not checked."""
 
     async def call(self, request: Request, on_item: Callable[[Any], None] | None = None) -> Any:
         """The value of RESULT. `on_item` takes each DATA item on its way; without it they are lost.
