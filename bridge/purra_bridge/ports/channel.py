@@ -19,9 +19,10 @@ class Request:
     """One call, before it has an id.
 
     `adapter`: the `[[provides]]` name. `method`: the contract's operation. `args`: a strict value
-    that is trusted (already checked); its maps may be frozen (`purra.values`). `timeout_s`: None = no limit of its own. `window_bytes`: the
-    stream's credit, 0 = the wire's default. `key`: idempotency key, "" = none. `trace`: for logs.
-    `exclusive`: runs alone in its instance, and its hard timeout kills (protocol, messages, 2).
+    that is trusted (already checked); its maps may be frozen (`purra.values`). `timeout_s`: None =
+    no limit of its own. `window_bytes`: the stream's credit, 0 = the wire's default. `key`:
+    idempotency key, "" = none. `trace`: for logs. `exclusive`: runs alone in its instance, and its
+    hard timeout kills (protocol, messages, 2).
     """
 
     adapter: str
@@ -56,7 +57,9 @@ class Items(Protocol):
 
 
 class Channel(Protocol):
-    """One plugin's route. What arrives are strict values; that they fit a contract is not checked."""
+    """One plugin's route. What arrives are strict values; whether they fit the contract is not
+    looked at.
+    """
 
     async def call(self, request: Request, on_item: Callable[[Any], None] | None = None) -> Any:
         """The value of RESULT. `on_item` takes each DATA item on its way; without it they are lost.
