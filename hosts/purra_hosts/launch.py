@@ -1,0 +1,105 @@
+"""What a host needs to know to run one plugin: resolved, absolute, trusted.
+
+Assembly builds a `Launch` from a plugin manifest and a host manifest; hosts read it and look at no
+manifest themselves. So a host can be driven by tests and by the kit without any file but the
+plugin's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+__all__ = [
+    "INFLIGHT",
+    "MAX_FRAME_BYTES",
+    "NOFILE",
+    "QUEUE",
+    "Activation",
+    "Isolation",
+    "Launch",
+    "LaunchLimits",
+]
+
+INFLIGHT: Final = 64
+"""Calls that one instance works on at once, unless its manifest or its HELLO says fewer."""
+QUEUE: Final = 256
+"""Calls that wait per plugin; one more is `overloaded`. Enough for a burst, small enough that
+waiting callers notice (protocol, defaults)."""
+MAX_FRAME_BYTES: Final = 1024 * 1024
+"""Body of one frame that the host offers to take (protocol, frame)."""
+NOFILE: Final = 256
+"""Open descriptors of one worker (RLIMIT_NOFILE). asyncio needs 8."""
+
+Activation = Literal["on-demand", "eager"]
+
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchLimits:
+    """Bounds of one instance and of its route. Counts are bare, sizes in bytes."""
+
+    inflight: int = INFLIGHT
+    threads: int = 1
+    queue: int = QUEUE
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    nofile: int = NOFILE
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What the host manifest wants: a level (`none`, `standard`, `strict`), and whether a start
+    without it is refused (`isolation_unavailable`) or only says what was achieved.
+    """
+
+    level: str = "standard"
+    require: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One plugin, ready to be started as often as needed.
+
+    `plugin`, `version`, `manifest_sha256` (64 hex digits): what HELLO must say. `entry`:
+    `module:attribute`, run by `python` through the bootstrap; or `command`: an argument list, never
+    a shell; exactly one of both. `folder`: where the manifest lies; relative paths in `command` are
+    below it. `offers`: (kind, name) of every static `[[provides]]`, which READY must equal.
+    `config`, `grants`, `secrets`: strict values that travel in WELCOME, never by argument or
+    environment. `env`: variables granted by name, beside the host's allow-list. `sys_path`: what
+    the worker may import from, after the staged SDK. `python`: the interpreter's absolute path.
+    `idle_s`: 0 = never stopped for being idle.
+    """
+
+    plugin: str
+    version: str
+    folder: Path
+    manifest_path: Path
+    manifest_sha256: str
+    offers: tuple[tuple[str, str], ...]
+    python: str
+    entry: str | None = None
+    command: tuple[str, ...] | None = None
+    config: Mapping[str, Any] = _EMPTY
+    grants: Mapping[str, Any] = _EMPTY
+    secrets: Mapping[str, str] = field(default=_EMPTY, repr=False)
+    env: Mapping[str, str] = field(default=_EMPTY, repr=False)
+    sys_path: tuple[str, ...] = ()
+    limits: LaunchLimits = LaunchLimits()
+    isolation: Isolation = Isolation()
+    activation: Activation = "on-demand"
+    idle_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.entry is None) == (self.command is None):
+            raise ValueError(f"{self.plugin}: a launch has either an entry or a command")
+        if self.command is not None and not self.command:
+            raise ValueError(f"{self.plugin}: an empty command")
+
+    @property
+    def label(self) -> str:
+        """`id@version`, as in `PURRA_PLUGIN`."""
+        return f"{self.plugin}@{self.version}"
