@@ -11,6 +11,8 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
+from purra.contracts.call import Stop
+
 __all__ = ["Channel", "Items", "Request"]
 
 
@@ -23,6 +25,9 @@ class Request:
     no limit of its own. `window_bytes`: the stream's credit, 0 = the wire's default. `key`:
     idempotency key, "" = none. `trace`: for logs. `exclusive`: runs alone in its instance, and its
     hard timeout kills (protocol, messages, 2).
+    `stop`: when requested, CANCEL is sent at once and the await goes on to the terminal, which then
+    tells what became of the effect; a call that was not sent yet fails with `cancelled`, executed
+    no. (Cancelling the awaiting task, in contrast, ends the await at once.)
     """
 
     adapter: str
@@ -33,6 +38,7 @@ class Request:
     key: str = ""
     trace: Mapping[str, str] = field(default_factory=dict)
     exclusive: bool = False
+    stop: Stop | None = None
 
 
 class Items(Protocol):
