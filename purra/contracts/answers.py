@@ -34,6 +34,7 @@ from purra.contracts.shapes import (
     many,
     one_of,
     or_none,
+    seconds,
     strict,
     strict_map,
     text,
@@ -41,13 +42,14 @@ from purra.contracts.shapes import (
     whole,
 )
 from purra.contracts.store import Append, Commit, Document, Page, Put, Receipt, Scan, ScanPage
-from purra.contracts.tool import ToolResult
+from purra.contracts.tool import EFFECTS, ToolResult, ToolSchema
 from purra.errors import AdapterError, PurraError
 from purra.values import freeze
 
 __all__ = [
     "StreamOrder",
     "bundle",
+    "catalog",
     "chunk",
     "claim",
     "clock_ms",
@@ -77,6 +79,7 @@ MAX_BLOCKS: Final = 1024
 MAX_MESSAGES: Final = 100_000
 MAX_CALLS: Final = 1024
 """Calls of one message, and the bound of a fragment's index: an assembler allocates by it."""
+MAX_TOOLS: Final = 4096
 MAX_EXTRAS: Final = 1024
 """Events, or artifacts, of one tool result."""
 MAX_PAGE: Final = 100_000
@@ -192,6 +195,25 @@ chunk: Final[Mapping[type, Callable[[object, str], Chunk]]] = {
     ),
 }
 """By kind of chunk."""
+
+catalog: Final[Callable[[object, str], tuple[ToolSchema, ...]]] = answer(
+    many(
+        Shape(
+            ToolSchema,
+            name=_NAME,
+            description=_NOTE,
+            parameters=strict_map,
+            effect=one_of(*EFFECTS),
+            permission=_NAME,
+            idempotency=one_of("none", "supported", "required"),
+            concurrency=one_of("parallel", "actor_serial", "target_serial", "global_exclusive"),
+            approval=one_of("never", "required"),
+            timeout_s=seconds,
+            shared=flag,
+        ),
+        MAX_TOOLS,
+    )
+)
 
 tool_result: Final[Callable[[object, str], ToolResult]] = answer(
     Shape(

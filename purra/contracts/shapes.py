@@ -28,6 +28,7 @@ __all__ = [
     "many",
     "one_of",
     "or_none",
+    "seconds",
     "strict",
     "strict_map",
     "text",
@@ -157,6 +158,13 @@ def whole(least: int = 0, most: int = INT64_MAX) -> Check:
         return value
 
     return check
+
+
+def seconds(value: object) -> float:
+    """A finite time above zero."""
+    if type(value) not in (int, float) or not 0 < value < float("inf"):  # type: ignore[operator]
+        raise ShapeError("a time in seconds above zero expected")
+    return float(value)  # type: ignore[arg-type]
 
 
 def flag(value: object) -> bool:
