@@ -1,0 +1,75 @@
+"""Folders: staged imports, private homes, and their removal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from purra_hosts.process.staging import STEP, Folders, removing
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return Folders()
+
+
+def test_exactly_three_packages_are_staged(folders: Folders) -> None:
+    """Tables, worker paths: the SDK, the wire, msgpack; nothing of the kernel or the hosts."""
+    staged = folders.staged()
+    assert sorted(path.name for path in staged.iterdir()) == [
+        "msgpack",
+        "purra_bridge",
+        "purra_sdk",
+    ]
+    assert sorted(
+        p.name for p in (staged / "purra_bridge").glob("*") if p.name != "__pycache__"
+    ) == [
+        "__init__.py",
+        "wire",
+    ]
+    assert folders.staged() is staged
+    assert folders.root.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_staged_copy_is_compiled_and_importable_alone(folders: Folders) -> None:
+    """A bare interpreter finds msgpack there; no second start compiles again."""
+    staged = folders.staged()
+    assert list(staged.glob("msgpack/__pycache__/fallback.*.pyc"))
+    code = f"import sys; sys.path[:0] = [{str(staged)!r}]; import msgpack; print(msgpack.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(staged / "msgpack" / "__init__.py")
+
+
+def test_homes_are_private_and_everything_is_removed(folders: Folders) -> None:
+    """LIM-007: also where a worker took its own rights away, and never through a link."""
+    outside = folders.root.parent / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    root = folders.root
+    home = folders.home("p-1")
+    assert home.stat().st_mode & 0o777 == (home / "tmp").stat().st_mode & 0o777 == 0o700
+    (home / "link").symlink_to(outside)
+    (home / "locked").mkdir()
+    (home / "locked" / "file").write_text("x")
+    (home / "locked").chmod(0)
+    for _ in folders.removing():
+        pass
+    assert not root.exists()
+    assert (outside / "kept").read_text() == "kept"
+    assert list(folders.removing()) == []
+
+
+def test_removal_goes_in_small_steps(tmp_path: Path) -> None:
+    """A worker that left many files does not stop the event loop."""
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(5 * STEP):
+        (many / str(number)).touch()
+    assert len(list(removing(many))) >= 5
+    assert not many.exists()
