@@ -16,6 +16,10 @@ TOOL_TIMEOUT_S: Final = 30.0
 """Default time of one tool call (tables, defaults of a tool)."""
 TOOL_GRACE_S: Final = 2.0
 """How long the gateway waits after a cancel or timeout to learn the effect state."""
+PARALLEL_CALLS: Final = 8
+"""Calls of one batch that run at once; more wait their turn (TOOL-25)."""
+APPROVAL_TTL_MS: Final = 24 * 3600 * 1000
+"""How long a call waits for a person, the run's deadline permitting (TOOL-16)."""
 CANCEL_GRACE_S: Final = 5.0
 """Within this a cancelled run has ended, whatever its adapters do (RUN-11)."""
 MODEL_IDLE_S: Final = 120.0
@@ -30,10 +34,19 @@ LEASE_TTL_MS: Final = 15_000
 LEASE_TOUCH_S: Final = 5.0
 """How often an owner extends its lease: three tries before it lapses."""
 
+INBOX_DELAY_S: Final = 0.02
+"""A run watches its inbox from this age on: most runs of a test end sooner, and the first wake-up
+tells what came before."""
+STORE_PATIENCE_S: Final = 5.0
+STORE_RETRY_S: Final = 0.1
+"""How long, and how often, a commit is sent again while the store's host has no instance."""
+
 DELTA_BATCH_BYTES: Final = 1024
 DELTA_BATCH_S: Final = 0.040
 """A batch of deltas closes at either bound; the first token goes at once (design, deltas)."""
 
+SESSION_RUNS: Final = 10
+"""Earlier runs of a session that the model sees again (CTX-11: at most 20 messages)."""
 PROMPT_CHARS: Final = 1_000_000
 ARGUMENT_CHARS: Final = 256 * 1024
 """Raw argument text of one call (TOOL-05)."""
@@ -51,5 +64,8 @@ SCHEMA_BYTES: Final = 64 * 1024
 SCHEMA_DEPTH: Final = 32
 SCHEMA_NODES: Final = 4096
 """Bounds on one tool schema, checked without recursion (TOOL-02)."""
+DISPATCH_MARGIN_S: Final = 0.5
+"""A host enforces a call's time itself and knows more of what became of it, so the gateway's own
+clock runs a little longer."""
 READ_PAGE: Final = 512
 """Records asked for in one store read."""

@@ -41,7 +41,20 @@ from purra.contracts.shapes import (
     violation,
     whole,
 )
-from purra.contracts.store import Append, Commit, Document, Page, Put, Receipt, Scan, ScanPage
+from purra.contracts.store import (
+    NAME_BYTES,
+    PAGE_ITEMS,
+    Append,
+    Commit,
+    Delete,
+    Document,
+    Page,
+    Put,
+    Receipt,
+    Scan,
+    ScanPage,
+    Touch,
+)
 from purra.contracts.tool import EFFECTS, ToolResult, ToolSchema
 from purra.errors import AdapterError, PurraError
 from purra.values import freeze
@@ -72,8 +85,6 @@ NOTE_CHARS: Final = 16 * 1024
 """Reasons, native finish values, diagnostics, sources: what a person may read of an answer."""
 TEXT_CHARS: Final = 16 * 1024 * 1024
 """One piece of content; the wire's largest message is as long in bytes."""
-KEY_CHARS: Final = 4096
-"""Keys and streams of a store."""
 MAX_FEATURES: Final = 64
 MAX_BLOCKS: Final = 1024
 MAX_MESSAGES: Final = 100_000
@@ -82,8 +93,6 @@ MAX_CALLS: Final = 1024
 MAX_TOOLS: Final = 4096
 MAX_EXTRAS: Final = 1024
 """Events, or artifacts, of one tool result."""
-MAX_PAGE: Final = 100_000
-"""Records or documents of one page, whatever was asked for."""
 
 
 def failure(error: BaseException) -> AdapterError:
@@ -269,28 +278,28 @@ decision: Final[Callable[[object, str], PolicyDecision]] = answer(
     Shape(PolicyDecision, verdict=one_of("allow", "deny", "deny_and_tell", "ask"), reason=_NOTE)
 )
 
-_KEY: Final = text(KEY_CHARS)
+_KEY: Final = text(NAME_BYTES)
 _RECEIPT: Final = answer(Shape(Receipt, heads=_numbers, revisions=_numbers))
-_PAGE: Final = answer(Shape(Page, records=many(strict, MAX_PAGE), head=_COUNT, sealed=flag))
+_PAGE: Final = answer(Shape(Page, records=many(strict, PAGE_ITEMS), head=_COUNT, sealed=flag))
 _DOCUMENT: Final = Shape(
     Document, key=_KEY, value=strict, revision=whole(1), lapsed=flag, expires_ms=_COUNT
 )
-_DOCUMENTS: Final = answer(many(or_none(_DOCUMENT), MAX_PAGE))
-_SCAN_PAGE: Final = answer(Shape(ScanPage, documents=many(_DOCUMENT, MAX_PAGE), more=flag))
+_DOCUMENTS: Final = answer(many(or_none(_DOCUMENT), PAGE_ITEMS))
+_SCAN_PAGE: Final = answer(Shape(ScanPage, documents=many(_DOCUMENT, PAGE_ITEMS), more=flag))
 clock_ms: Final[Callable[[object, str], int]] = answer(_COUNT)
 digest_name: Final[Callable[[object, str], str]] = answer(_NAME)
 watched_name: Final[Callable[[object, str], str]] = answer(_KEY)
 
 
 def receipt(value: object, commit: Commit) -> Receipt:
-    """The receipt of `commit`: it has a head for each append and a revision for each put."""
+    """The receipt of `commit`: a head for each stream appended to, a revision for each key."""
     found: Receipt = _RECEIPT(value, "receipt")
     for op in commit.ops:
         if type(op) is Append:
             if op.stream not in found.heads:
                 raise violation("receipt.heads", "an appended stream is missing")
-        elif type(op) is Put and op.key not in found.revisions:
-            raise violation("receipt.revisions", "a written key is missing")
+        elif isinstance(op, (Put, Touch, Delete)) and op.key not in found.revisions:
+            raise violation("receipt.revisions", "a changed key is missing")
     return found
 
 

@@ -6,20 +6,22 @@ import os
 import time
 from typing import Protocol
 
+import anyio
+
 __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Where the kernel gets time and chance from. Waiting goes through anyio, not through here."""
+    """Where the kernel gets time and chance from."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for people to read; never compared across machines."""
-
-    def monotonic_s(self) -> float:
-        """Seconds that never go back, for timeouts."""
+        """Milliseconds since 1970: in events for people, and for a run's absolute deadline."""
 
     def token(self, size: int = 8) -> str:
         """`2 * size` random hex digits, for ids."""
+
+    async def wait(self, wake: anyio.Event, until_ms: int | None) -> None:
+        """Returns when `wake` is set, or when `wall_ms` reaches `until_ms`, whichever is first."""
 
 
 class SystemClock:
@@ -28,8 +30,12 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic_s(self) -> float:
-        return time.monotonic()
-
     def token(self, size: int = 8) -> str:
         return os.urandom(size).hex()
+
+    async def wait(self, wake: anyio.Event, until_ms: int | None) -> None:
+        if until_ms is None:
+            await wake.wait()
+            return
+        with anyio.move_on_after(max(0, until_ms - self.wall_ms()) / 1000):
+            await wake.wait()

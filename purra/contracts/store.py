@@ -144,7 +144,7 @@ class Commit:
     """One atomic change.
 
     `require`: key -> revision that must hold and must not be lapsed (the lease fence); 0 = absent.
-    `key`: (stream, text): idempotency in the scope of a stream (RUN-06); a must where `ops` appends.
+    `key`: (stream, text): idempotency within a stream (RUN-06); a must where `ops` appends.
     `durable`: True survives loss of power, as does all that was committed before it; False survives
     the process.
     """

@@ -1,0 +1,111 @@
+"""Append, then publish: the only writer of a run's journal.
+
+Facts are staged (placed, folded) as they come and committed together: one commit takes everything
+that followed from one another without waiting, e.g. a round, its promotion, the admission of its
+calls and their claims. A staged event is known to this owner only; nothing that it allows has
+begun yet, because the shell starts effects after the flush. If the commit is refused, the owner
+has lost the run and throws its state away, so folding early can mislead nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from purra.contracts.clock import Clock
+from purra.contracts.store import Append, Commit, Op, Seal, Store
+from purra.errors import StoreError
+from purra.journal.events import TERMINAL, Event, Fact, event_value
+from purra.journal.fold import fold
+from purra.journal.state import RunState
+from purra.runs import keys
+from purra.runs.commits import commit_surely, ownership
+from purra.runs.feed import Feed
+from purra.runs.output import Output
+
+__all__ = ["RunLog", "place"]
+
+
+def place(fact: Fact, run: str, seq: int, at_ms: int) -> Event:
+    """The event that `fact` becomes at `seq`."""
+    return Event(seq, run, fact.thread, fact.kind, at_ms, fact.parent, fact.data)
+
+
+class RunLog:
+    """The journal of one owned run: state, tail and head in one place.
+
+    `state` has every committed event folded in, and the staged ones.
+    """
+
+    def __init__(self, store: Store, clock: Clock, state: RunState, output_head: int) -> None:
+        self.store = store
+        self.clock = clock
+        self.state = state
+        self.feed = Feed(state.seq)
+        self.output = Output(state.run, output_head, Feed(output_head), self._append_output)
+        self._staged: list[Event] = []
+        self._durable = False
+
+    @property
+    def staged(self) -> bool:
+        """Whether events wait for `flush`."""
+        return bool(self._staged)
+
+    def stage(self, fact: Fact, *, durable: bool = False) -> Event:
+        """Places and folds `fact`. Raises `PurraError(illegal_event)`, changing nothing."""
+        event = place(fact, self.state.run, self.state.seq + 1, self.clock.wall_ms())
+        fold(self.state, event)
+        self._staged.append(event)
+        self._durable = self._durable or durable
+        return event
+
+    async def flush(self, extra: Sequence[Op] = (), *, key: str = "") -> None:
+        """Commits what is staged, with `extra` ops and the drafts that wait.
+
+        `key` names a commit that stages nothing; others are named by the head that they expect.
+
+        Raises `PurraError(ownership_lost)`, `StoreError(storage)` or `AdapterError`; then nothing
+        was published, and this log must not be used any more.
+        """
+        if not self._staged and not extra:
+            return
+        events, self._staged = self._staged, []
+        durable, self._durable = self._durable, False
+        async with self.output.idle():
+            drafts = self.output.take()
+            ops = self._ops(events, extra, drafts)
+            await self._commit(ops, key or f"seq:{self.feed.head}", durable=durable)
+            if drafts is not None:
+                self.output.published(drafts)
+        self.feed.publish(events)
+
+    def _ops(self, events: list[Event], extra: Sequence[Op], drafts: Append | None) -> list[Op]:
+        run = self.state.run
+        ops: list[Op] = []
+        if events:
+            records = tuple(event_value(event) for event in events)
+            ops.append(Append(keys.journal(run), self.feed.head, records))
+        if drafts is not None:
+            ops.append(drafts)
+        if events and events[-1].kind in TERMINAL:
+            streams = (keys.journal(run), keys.inbox(run), keys.output(run))
+            ops += [Seal(stream) for stream in streams]
+        return [*ops, *extra]
+
+    async def _commit(self, ops: list[Op], key: str, *, durable: bool) -> None:
+        run = self.state.run
+        lease = keys.lease(run)
+        journal = keys.journal(run)
+        commit = Commit(tuple(ops), (journal, key), {lease: self.state.term}, durable)
+        try:
+            await commit_surely(self.store, commit)
+        except StoreError as error:
+            raise ownership(error, run, lease) from error
+
+    async def _append_output(self, batch: Append) -> None:
+        run = self.state.run
+        lease = keys.lease(run)
+        key = (batch.stream, f"seq:{batch.expect}")
+        try:
+            await commit_surely(self.store, Commit((batch,), key, {lease: self.state.term}))
+        except StoreError as error:
+            raise ownership(error, run, lease) from error

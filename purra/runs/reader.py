@@ -1,0 +1,81 @@
+"""Replay, then live, with no gap and no duplicate (RUN-05).
+
+One loop for both: take what is there after the cursor, wait for a hint that there is more, look
+again. The hint is the feed, where this process owns the run, else the store's watch; neither is
+trusted for content that the store does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from purra.contracts.store import Store
+from purra.errors import PurraError
+from purra.journal.events import TERMINAL, Event, event_from_value
+from purra.limits import READ_PAGE
+from purra.runs.feed import Feed
+
+__all__ = ["events", "journal_of", "records"]
+
+
+def check_cursor(after: object) -> int:
+    """Raises `PurraError(invalid_argument)` unless `after` is a whole number from 0."""
+    if type(after) is not int or after < 0:
+        raise PurraError("invalid_argument", "a cursor is a whole number from 0", where="after")
+    return after
+
+
+async def records(
+    store: Store, stream: str, after: int, feed: Feed | None, *, follow: bool
+) -> AsyncIterator[Any]:
+    """Records of a stream after a cursor: what is stored and, with `follow`, what comes.
+
+    Ends when the stream is sealed or the feed is closed, without `follow` at the head.
+    """
+    cursor = check_cursor(after)
+    wakes: AsyncIterator[str] | None = None
+    try:
+        while True:
+            if feed is not None and feed.covers(cursor):
+                fresh, over = feed.after(cursor), feed.closed
+            else:
+                page = await store.read(stream, cursor, READ_PAGE)
+                fresh = list(page.records)
+                over = page.sealed and cursor + len(fresh) >= page.head
+            for record in fresh:
+                cursor += 1
+                yield record
+            if fresh and not over:
+                continue
+            if over or not follow:
+                return
+            if feed is not None:
+                await feed.changed()
+                continue
+            wakes = wakes or store.watch(stream)
+            if await anext(wakes, None) is None:
+                return
+    finally:
+        if wakes is not None:
+            await wakes.aclose()  # type: ignore[attr-defined]
+
+
+async def events(
+    store: Store, stream: str, after: int, feed: Feed | None, *, follow: bool
+) -> AsyncIterator[Event]:
+    """The journal's events after a cursor; ends with the terminal one."""
+    source = records(store, stream, after, feed, follow=follow)
+    try:
+        async for record in source:
+            event = event_from_value(record) if not isinstance(record, Event) else record
+            yield event
+            if event.kind in TERMINAL:
+                return
+    finally:
+        await source.aclose()  # type: ignore[attr-defined]
+
+
+async def journal_of(store: Store, stream: str) -> list[Event]:
+    """The whole journal as stored."""
+    return [event async for event in events(store, stream, 0, None, follow=False)]
