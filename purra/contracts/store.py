@@ -6,7 +6,8 @@ specification; `purra-plugin-sqlite` passes the same tests.
 The order of checks in one commit (tables, store commit):
 
 1. the shape of the call (`invalid_argument`, `invalid_value`);
-2. a known key: its first receipt if the digest of the ops is the same, else `conflict`;
+2. a known key: its first receipt if the digest of the ops is the same, else `conflict` (the digest
+   is `purra.values.digest` of the list of their values, `op_to_value`);
 3. `require`, key by key: another revision is `conflict`, the right one past its time `lapsed`;
 4. any append to a stream that was sealed before this commit: `sealed`;
 5. the ops in their order, each seeing what those before it did; all of them or none.
