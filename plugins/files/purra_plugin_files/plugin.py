@@ -1,0 +1,72 @@
+"""The plugin object: each tool is one call into this package, its `FsError` a `ToolError`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from purra_plugin_files.faults import FsError, fs_error
+from purra_plugin_files.places import Root
+from purra_plugin_files.reading import Listing, Reading, list_folder, read_file
+from purra_plugin_files.searching import Search, grep
+from purra_plugin_files.writing import Write, write_file
+from purra_sdk import Plugin, PluginError, ToolError, tool
+
+if TYPE_CHECKING:
+    from purra_sdk.calls import Call, Setup
+
+__all__ = ["fs_grep", "fs_list", "fs_read", "fs_write", "plugin"]
+
+T = TypeVar("T")
+
+
+def _on_root(call: Call, work: Callable[[Root, T], dict[str, Any]], asked: T) -> dict[str, Any]:
+    """Opens the root for this one call, so that a folder put in its place since is seen."""
+    try:
+        root = Root(call.setup.config["root"])
+    except OSError as error:
+        fault = fs_error(error, "the root")
+        raise ToolError(fault.message, code=fault.code) from None
+    with root:
+        try:
+            return work(root, asked)
+        except FsError as fault:
+            raise ToolError(
+                fault.message, code=fault.code, effect_state=fault.effect_state
+            ) from None
+
+
+@tool(effect="world_read", name="fs.list", timeout_s=10)
+def fs_list(call: Call, **asked: Any) -> dict[str, Any]:
+    """Lists a folder; arguments as in `Listing`."""
+    return _on_root(call, list_folder, Listing(**asked))
+
+
+@tool(effect="world_read", name="fs.read", timeout_s=10)
+def fs_read(call: Call, **asked: Any) -> dict[str, Any]:
+    """Reads lines of a file; arguments as in `Reading`."""
+    return _on_root(call, read_file, Reading(**asked))
+
+
+@tool(effect="world_read", name="fs.grep", timeout_s=10)
+def fs_grep(call: Call, **asked: Any) -> dict[str, Any]:
+    """Finds lines; arguments as in `Search`."""
+    return _on_root(call, grep, Search(**asked))
+
+
+@tool(effect="world_write", name="fs.write", timeout_s=30, needs=["fs.write"])
+def fs_write(call: Call, **asked: Any) -> dict[str, Any]:
+    """Writes a file; arguments as in `Write`."""
+    return _on_root(call, write_file, Write(**asked))
+
+
+def _check_root(setup: Setup) -> None:
+    """A root that cannot be opened is a fault of the set-up: said at the start, not at a call."""
+    path = setup.config["root"]
+    try:
+        Root(path).close()
+    except OSError as error:
+        raise PluginError("failed_precondition", f"config.root {path}: {error.strerror}") from None
+
+
+plugin = Plugin(tools=[fs_list, fs_read, fs_grep, fs_write], setup=_check_root)
