@@ -95,6 +95,6 @@ class HostedStore:
         try:
             return await self._channel.call(Request(self._adapter, method, args))
         except WireError as error:
-            if error.executed == "no" and error.code in ("invalid_argument", "contract_violation"):
+            if error.code in ("invalid_argument", "contract_violation"):
                 explain()
             raise store_error(error) from error
