@@ -180,12 +180,18 @@ def _schema(hint: Any, place: str) -> dict[str, Any]:
 
 
 def _typed_dict(hint: Any, place: str) -> dict[str, Any]:
-    properties = {}
+    properties: dict[str, Any] = {}
+    required: list[str] = []
     for name, inner in typing.get_type_hints(hint, include_extras=True).items():
-        if typing.get_origin(inner) in (typing.Required, typing.NotRequired):
-            inner = typing.get_args(inner)[0]
+        # `__required_keys__` does not see wrappers in annotations that are kept as text.
+        is_required = name in hint.__required_keys__
+        wrapper = typing.get_origin(inner)
+        if wrapper in (typing.Required, typing.NotRequired):
+            is_required, inner = wrapper is typing.Required, typing.get_args(inner)[0]
         properties[name] = _schema(inner, f"{place}, key {name!r}")
-    return _object(properties, [name for name in properties if name in hint.__required_keys__])
+        if is_required:
+            required.append(name)
+    return _object(properties, required)
 
 
 def _literal(words: tuple[Any, ...], place: str) -> dict[str, Any]:
