@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["fs_grep", "fs_list", "fs_read", "fs_write", "plugin"]
 
 T = TypeVar("T")
+
+MAX_SEARCH_S = 8.0
+"""Below the tool's timeout, so that a slow disk gives a part of the answer and not a kill."""
 
 
 def _on_root(call: Call, work: Callable[[Root, T], dict[str, Any]], asked: T) -> dict[str, Any]:
@@ -36,6 +40,14 @@ def _on_root(call: Call, work: Callable[[Root, T], dict[str, Any]], asked: T) ->
             ) from None
 
 
+def _patience(call: Call) -> Callable[[], bool]:
+    """Whether a search should stop: nobody waits any more, or its time is nearly up."""
+    remaining_s = call.remaining_s
+    allowed_s = MAX_SEARCH_S if remaining_s is None else min(MAX_SEARCH_S, remaining_s * 0.8)
+    end = time.monotonic() + allowed_s
+    return lambda: call.cancelled or time.monotonic() > end
+
+
 @tool(effect="world_read", name="fs.list", timeout_s=10)
 def fs_list(call: Call, **asked: Any) -> dict[str, Any]:
     """Lists a folder; arguments as in `Listing`."""
@@ -51,7 +63,8 @@ def fs_read(call: Call, **asked: Any) -> dict[str, Any]:
 @tool(effect="world_read", name="fs.grep", timeout_s=10)
 def fs_grep(call: Call, **asked: Any) -> dict[str, Any]:
     """Finds lines; arguments as in `Search`."""
-    return _on_root(call, grep, Search(**asked))
+    expired = _patience(call)
+    return _on_root(call, lambda root, search: grep(root, search, expired), Search(**asked))
 
 
 @tool(effect="world_write", name="fs.write", timeout_s=30, needs=["fs.write"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,14 +14,12 @@ from purra_plugin_files.places import Root, open_regular, parts_of
 from purra_plugin_files.text import bare_lines, is_binary, read_whole
 from purra_plugin_files.walking import MAX_DEPTH, Entry, Notes, walk
 
-__all__ = ["MAX_LINE_CHARS", "MAX_SCAN_BYTES", "MAX_SEARCH_S", "Search", "grep"]
+__all__ = ["MAX_LINE_CHARS", "MAX_SCAN_BYTES", "Search", "grep"]
 
 MAX_LINE_CHARS = 4096
 """A longer line is shown by its beginning and marked `cut`, so that nobody quotes it as whole."""
 MAX_SCAN_BYTES = 64 * 1024 * 1024
 """Read by one search: about a second for literal text."""
-MAX_SEARCH_S = 8.0
-"""Below the tool's timeout, so that a slow disk gives a part of the answer and not a kill."""
 _MATCH_OVERHEAD_CHARS = 40
 """What the JSON around one match takes."""
 _LINES_PER_LOOK = 2048
@@ -68,25 +65,26 @@ class _Found:
         self.matches.append(match)
 
 
-def grep(root: Root, search: Search, clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
+def grep(root: Root, search: Search, expired: Callable[[], bool] = lambda: False) -> dict[str, Any]:
     """Every matching line as `{path, line, text}`; `limit` says what ended it early.
 
-    Left out and counted in `skipped`: files that are binary (a NUL), not UTF-8, too large or
-    unreadable, links and special files. Raises `FsError`: not_found, denied, invalid_argument.
+    `expired` is asked now and then whether to stop with what there is. Left out and counted in
+    `skipped`: files that are binary (a NUL), not UTF-8, too large or unreadable, links and special
+    files. Raises `FsError`: not_found, denied, invalid_argument.
     """
     matches = _finder(search)
     notes = Notes()
     found = _Found(search)
-    late = _deadline(clock)
     limit = ""
     try:
         for path, text in _files(root, search, notes):
             for number, line in enumerate(bare_lines(text), 1):
                 if matches(line):
                     found.add(path, number, line)
-                if number % _LINES_PER_LOOK == 0:
-                    late()
-            late()
+                if number % _LINES_PER_LOOK == 0 and expired():
+                    raise _BoundError("time")
+            if expired():
+                raise _BoundError("time")
     except _BoundError as stop:
         limit = str(stop)
     except ExhaustedError:
@@ -98,17 +96,6 @@ def grep(root: Root, search: Search, clock: Callable[[], float] = time.monotonic
         result["limit"] = limit
     result["skipped"] = notes.skipped
     return result
-
-
-def _deadline(clock: Callable[[], float]) -> Callable[[], None]:
-    """A look at the clock that raises `_BoundError` when the search has taken its time."""
-    end = clock() + MAX_SEARCH_S
-
-    def late() -> None:
-        if clock() > end:
-            raise _BoundError("time")
-
-    return late
 
 
 def _finder(search: Search) -> Callable[[str], bool]:

@@ -126,7 +126,7 @@ def test_a_failed_write_leaves_the_old_content(
     def full(_fd: int, data: Any) -> int:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(writing.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(FsError) as caught:
         write_file(root, Write("x", "new", "overwrite"))
     assert (caught.value.code, caught.value.effect_state) == ("storage", "not_started")
@@ -146,12 +146,12 @@ def test_what_may_have_happened_is_unknown(
         real_sync(fd)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "fsync", sync)
+        patch.setattr(os, "fsync", sync)
         with pytest.raises(FsError) as caught:
             write_file(root, Write("x", "new"))
     assert caught.value.effect_state == "unknown"
     with monkeypatch.context() as patch:
-        patch.setattr(writing.os, "write", lambda fd, data: 1)
+        patch.setattr(os, "write", lambda fd, data: 1)
         with pytest.raises(FsError) as caught:
             write_file(root, Write("x", "more", "append"))
     assert caught.value.effect_state == "unknown"
@@ -165,7 +165,7 @@ def test_without_hard_links_create_still_does_not_replace(
     def no_links(*_: Any, **__: Any) -> None:
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(writing.os, "link", no_links)
+    monkeypatch.setattr(os, "link", no_links)
     assert write_file(root, Write("x", "1"))["created"] is True
     assert (tmp_path / "x").read_text() == "1"
     real = writing._write_new
