@@ -19,6 +19,7 @@ from purra.contracts.call import CallContext
 from purra.contracts.tool import EFFECTS, Concurrency, Effect, ToolSchema, declare
 from purra.errors import PurraError
 from purra.manifest.names import parse_name
+from purra.values import freeze
 
 __all__ = ["FunctionTool", "ToolFields", "declared", "tool"]
 
@@ -33,7 +34,7 @@ _SCALARS: Final[Mapping[Any, str]] = {
     type(None): "null",
 }
 _ADMITTED: Final = (
-    "str, int, float, bool, None, Any, Literal, list, dict with text keys, TypedDict and unions"
+    "str, int, float, bool, None, Any, Literal, list, dict[str, Any], TypedDict and unions"
 )
 _SECTION: Final = re.compile(r"(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?):\s*\Z")
 _ENTRY: Final = re.compile(r"(\w+)(?:\s*\([^)]*\))?:\s*(.*)\Z")
@@ -111,7 +112,8 @@ def _read(function: Any, effect: Effect, fields: dict[str, Any]) -> FunctionTool
     summary, described = _docstring(inspect.getdoc(function) or "")
     parameters, injected = _parameters(function, described, where)
     description = fields.pop("description", summary)
-    return FunctionTool(declare(name, description, parameters, effect, **fields), injected)
+    schema = declare(name, description, freeze(parameters), effect, **fields)
+    return FunctionTool(schema, injected)
 
 
 def _parameters(
@@ -173,9 +175,8 @@ def _schema(hint: Any, place: str) -> dict[str, Any]:
     if origin in (list, Sequence):
         items = {"items": _schema(arguments[0], place)} if arguments else {}
         return {"type": "array", **items}
-    if origin in (dict, Mapping) and (not arguments or arguments[0] is str):
-        values = _schema(arguments[1], place) if arguments else {}
-        return {"type": "object", **({"additionalProperties": values} if values else {})}
+    if origin in (dict, Mapping) and arguments in ((), (str, Any)):
+        return {"type": "object"}
     raise _refuse(place, f"the type {hint!r} has no JSON form", f"admitted: {_ADMITTED}")
 
 
@@ -213,12 +214,8 @@ def _annotated(hint: Any, notes: tuple[Any, ...], place: str) -> dict[str, Any]:
                 schema["description"] = note
             case bounds.Ge():
                 schema["minimum"] = note.ge
-            case bounds.Gt():
-                schema["exclusiveMinimum"] = note.gt
             case bounds.Le():
                 schema["maximum"] = note.le
-            case bounds.Lt():
-                schema["exclusiveMaximum"] = note.lt
             case bounds.MinLen():
                 schema[f"min{unit}"] = note.min_length
             case bounds.MaxLen():
