@@ -49,7 +49,7 @@ def pip_install(source: Path, prefix: Path, *options: str) -> str:
 
 @pytest.mark.parametrize("options", [(), ("--editable",)], ids=["wheel", "editable"])
 def test_an_install_by_pip_is_found(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """MAN-009: from the installed package; H73: editable, by the path line that hatchling writes."""
+    """MAN-009: the installed package; H73: the path line that hatchling writes."""
     source = tmp_path / "source"
     package = source / "purra_plugin_real"
     package.mkdir(parents=True)
