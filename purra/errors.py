@@ -64,6 +64,7 @@ def _table() -> Mapping[str, Code]:
     add(
         "caller",
         "never",
+        policy_denied="policy denied a call and ended the run",
         run_canceled="somebody cancelled the run",
         run_deadline_exceeded="the run's time limit passed",
         max_rounds_exceeded="the run used all its model rounds",
@@ -112,6 +113,7 @@ def _table() -> Mapping[str, Code]:
         tool_result_encoding="the tool returned a value outside the strict value model",
         tool_timeout="the tool did not answer in its time",
         tool_cancelled="the call was cancelled",
+        approval_pending="a call waits for a person's decision",
         context_failed="a context provider failed",
         context_block_exceeds_allocation="a context block is larger than its allocation",
         policy_failed="the policy adapter failed; the call was denied",

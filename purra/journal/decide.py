@@ -127,11 +127,7 @@ def _repair(state: RunState) -> Effects | None:
     if state.attempt and state.attempt.interrupted:
         return _superseded(state)
     calls = state.batch.calls.values() if state.batch else ()
-    lost = [call for call in calls if call.phase == "interrupted"]
-    again = tuple(_claim(state, call) for call in lost if call.repeatable)
-    if again:
-        return again
-    unknown = [call.id for call in lost]
+    unknown = [c.id for c in calls if c.phase == "interrupted" and not c.repeatable]
     unknown += [
         effect["call"]
         for effect in state.effects
@@ -146,7 +142,9 @@ def _repair(state: RunState) -> Effects | None:
             "calls": unknown,
         }
         return (Record(Fact("run.blocked", data, state.seq), durable=True),)
-    return _running(calls) if state.blocked else None
+    if not state.blocked:
+        return None
+    return _running(state.batch) if state.batch and state.batch.verdict == "admitted" else ()
 
 
 def _name(state: RunState, call_id: str) -> str:
@@ -182,11 +180,6 @@ def _completed(call: Call, code: str, effect_state: str = "not_started") -> Reco
     return Record(Fact("tool.call.completed", data, call.seq))
 
 
-def _claim(state: RunState, call: Call) -> Record:
-    data = {"call": call.id, "key": f"{state.run}:{call.id}", "term": state.term}
-    return Record(Fact("tool.call.claimed", data, call.seq), durable=not call.reads)
-
-
 def _ask(state: RunState, batch: Batch, call: Call) -> Record:
     expires = min(batch.at_ms + APPROVAL_TTL_MS, state.started["deadline_ms"])
     data = {"call": call.id, "digest": call.plan["digest"], "expires_ms": expires}
@@ -207,36 +200,42 @@ def _tools(state: RunState) -> Effects | None:
         for call in calls
         if call.phase == "admitted" and call.plan["approval"] == "required"
     )
-    return asks or _abort_rest(calls) or _claims(state, batch) or _running(calls)
+    return asks or _abort_rest(calls) or _running(batch)
 
 
 def _abort_rest(calls: Iterable[Call]) -> Effects:
     """One failure starts no further call of its batch; what runs goes on (TOOL-25, K32)."""
     failed = any(call.result and call.result["is_error"] for call in calls)
-    ready = [call for call in calls if call.phase in ("admitted", "approved", "asked")]
+    ready = [
+        call
+        for call in calls
+        if call.phase in ("admitted", "approved", "asked")
+        or (call.phase == "interrupted" and call.reads)
+    ]
     return tuple(_completed(call, "tool_batch_aborted") for call in ready) if failed else ()
 
 
-def _claims(state: RunState, batch: Batch) -> Effects:
-    busy = sum(call.phase == "claimed" for call in batch.calls.values())
-    room = 1 - busy if batch.serial else PARALLEL_CALLS - busy
-    ready: list[Call] = []
+_READY: Final = ("admitted", "approved", "interrupted")
+"""Phases in which a call may be claimed, once there is room and, for a lost one, it is
+repeatable."""
+
+
+def _running(batch: Batch) -> Effects:
+    """Calls that are dispatched, or may be: the shell claims each before it starts it."""
+    room = (1 if batch.serial else PARALLEL_CALLS) - sum(
+        call.phase == "claimed" for call in batch.calls.values()
+    )
+    effects: list[Effect] = []
     for call in batch.calls.values():
-        if call.phase in ("admitted", "approved"):
-            ready.append(call)
-        elif batch.serial and call.phase == "asked":
-            break  # a serial batch keeps its order
-    return tuple(_claim(state, call) for call in ready[: max(0, room)])
-
-
-def _running(calls: Iterable[Call]) -> Effects:
-    running: list[Effect] = []
-    for call in calls:
         if call.phase == "claimed":
-            running.append(CallTool(call.id, call.claims))
+            effects.append(CallTool(call.id, call.claims))
         elif call.phase == "asked":
-            running.append(WaitUntil(f"approval:{call.id}", call.expires_ms))
-    return tuple(running)
+            effects.append(WaitUntil(f"approval:{call.id}", call.expires_ms))
+            room = 0 if batch.serial else room  # a serial batch keeps its order
+        elif call.phase in _READY and call.repeatable and room > 0:
+            effects.append(CallTool(call.id, call.claims + 1))
+            room -= 1
+    return tuple(effects)
 
 
 # -- progress -------------------------------------------------------------------------------------

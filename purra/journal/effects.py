@@ -54,7 +54,8 @@ class Preflight:
 
 @dataclass(frozen=True, slots=True)
 class CallTool:
-    """Dispatch claim number `claim` of call `call`. Ends with `tool.call.completed`."""
+    """Claim call `call` for the `claim`-th time and dispatch it. Ends with
+    `tool.call.completed`."""
 
     call: str
     claim: int

@@ -84,7 +84,7 @@ def _say(state: RunState, message: Message) -> None:
 
 def _run_started(state: RunState, event: Event) -> None:
     state.run = event.run
-    state.started = event.data
+    state.started, state.started_ms = event.data, event.at_ms
     state.status = "running"
     _say(state, Message("user", event.data["prompt"]))
 

@@ -71,8 +71,9 @@ class Call:
 
     @property
     def repeatable(self) -> bool:
-        """A second dispatch does no second effect: a read, or a tool that honours its key."""
-        return self.reads or self.plan.get("idempotency") in ("supported", "required")
+        """Dispatching it (again) does no second effect: it never ran, reads, or honours its key."""
+        keyed = self.plan.get("idempotency") in ("supported", "required")
+        return not self.claims or self.reads or keyed
 
 
 @dataclass(slots=True)
@@ -113,6 +114,7 @@ class RunState:
     seq: int = 0
     status: Status = "new"
     started: Mapping[str, Any] = field(default_factory=dict)
+    started_ms: int = 0
     now_ms: int = 0
     """When the last event happened: the only time that `decide` knows."""
     term: int = 0

@@ -21,13 +21,14 @@ from purra.runs import keys
 from purra.runs.commits import commit_surely, ownership
 from purra.runs.feed import Feed
 from purra.runs.output import Output
+from purra.values import freeze
 
 __all__ = ["RunLog", "place"]
 
 
 def place(fact: Fact, run: str, seq: int, at_ms: int) -> Event:
-    """The event that `fact` becomes at `seq`."""
-    return Event(seq, run, fact.thread, fact.kind, at_ms, fact.parent, fact.data)
+    """The event that `fact` becomes at `seq`: detached and frozen, as it will be read back."""
+    return Event(seq, run, fact.thread, fact.kind, at_ms, fact.parent, freeze(fact.data))
 
 
 class RunLog:
@@ -36,11 +37,20 @@ class RunLog:
     `state` has every committed event folded in, and the staged ones.
     """
 
-    def __init__(self, store: Store, clock: Clock, state: RunState, output_head: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        state: RunState,
+        output_head: int = 0,
+        recent: Sequence[Event] = (),
+    ) -> None:
+        """`recent`: the last committed events, kept for readers so that they need not ask."""
         self.store = store
         self.clock = clock
         self.state = state
-        self.feed = Feed(state.seq)
+        self.feed = Feed(state.seq - len(recent))
+        self.feed.publish(recent)
         self.output = Output(state.run, output_head, Feed(output_head), self._append_output)
         self._staged: list[Event] = []
         self._durable = False

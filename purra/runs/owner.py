@@ -1,9 +1,10 @@
 """Who owns a run: taking, keeping and giving up its lease.
 
-The lease is one document. Its revision when taken is the term, every commit of the owner requires that
-revision, and `touch` keeps the document alive without changing it; so an owner that was asleep past
-its time finds every write refused (K58), and nobody can commit beside it. A lease can be taken when
-there is none, when it lapsed, when it was released, or when its owner's process is gone.
+The lease is one document. Its revision when taken is the term, every commit of the owner requires
+that revision, and `touch` keeps the document alive without changing it; so an owner that was
+asleep past its time finds every write refused (K58), and nobody can commit beside it. A lease can
+be taken when there is none, when it lapsed, when it was released, or when its owner's process is
+gone.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 
 import anyio
 
-from purra.contracts.store import Commit, Document, Put, Store, Touch
+from purra.contracts.store import Commit, Delete, Document, Put, Store, Touch
 from purra.errors import AdapterError, PurraError, StoreError
 from purra.limits import LEASE_TOUCH_S, LEASE_TTL_MS
 from purra.runs import keys, presence
 
-__all__ = ["Heartbeat", "claimable", "lease_value", "take"]
+__all__ = ["Heartbeat", "claimable", "lease_value", "not_claimable", "take"]
 
 
 def lease_value(kernel: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +39,8 @@ async def claimable(store: Store, lease: Document) -> bool:
     if lease.lapsed or not owner:
         return True
     (document,) = await store.get([keys.kernel(owner)])
-    return document is not None and presence.gone(document.value.get("process"))
+    # A kernel that works has a document; one that closed in good order deleted it.
+    return document is None or presence.gone(document.value.get("process"))
 
 
 @dataclass(slots=True)
@@ -59,9 +61,17 @@ class Heartbeat:
     async def register(self) -> None:
         """Writes the kernel's document (tables, store keys)."""
         key = keys.kernel(self._kernel)
-        put = Put(key, {"process": presence.describe()}, 0, LEASE_TTL_MS)
+        put = Put(key, {"process": presence.describe()}, self._revision, LEASE_TTL_MS)
         receipt = await self._store.commit(Commit((put,)))
         self._revision = receipt.revisions[key]
+
+    async def leave(self) -> None:
+        """Deletes the kernel's document: whatever it still owned may be taken at once."""
+        try:
+            delete = Delete(keys.kernel(self._kernel), self._revision)
+            await self._store.commit(Commit((delete,)))
+        except PurraError:
+            return  # it lapses by itself
 
     def hold(self, run: str, term: int, lost: Callable[[], None]) -> None:
         """Touches the run's lease from now on; calls `lost` once if that is refused."""

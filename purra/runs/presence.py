@@ -1,9 +1,9 @@
 """Whether the process that owns something is still there.
 
-A lease lapses by time; on the same machine one need not wait for that. A kernel's document names the
-machine's boot and the process by pid and start time, so that a number used again by another process
-is never taken for the old one (H49). Linux tells through /proc; elsewhere nothing is known and the
-lapse decides.
+A lease lapses by time; on the same machine one need not wait for that. A kernel's document names
+the machine's boot and the process by pid and start time, so that a number used again by another
+process is never taken for the old one (H49). Linux tells through /proc; elsewhere nothing is known
+and the lapse decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def gone(process: Mapping[str, Any] | None) -> bool:
     """True only if the described process was on this boot of this machine and has ended."""
     if process is None or not process.get("boot") or process["boot"] != _boot():
         return False
-    return _started(process["pid"]) != process["started"]
+    return bool(_started(process["pid"]) != process["started"])
 
 
 def _boot() -> str:

@@ -1,0 +1,439 @@
+"""The kernel: submit runs, look at them, cancel them, take them up again.
+
+One kernel owns its adapters, its registry and the leases of its runs; two kernels in one process
+do not see each other (invariant 10). Everything it knows that must last is in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from purra import adapters as local
+from purra.agent import Agent
+from purra.contracts.clock import Clock, SystemClock
+from purra.contracts.context import Context
+from purra.contracts.model import Model
+from purra.contracts.policy import Policy
+from purra.contracts.store import Append, Commit, Document, Op, Store
+from purra.contracts.tool import Tools
+from purra.errors import PurraError, StoreError
+from purra.gateway.gates import Gates
+from purra.journal.events import Fact, event_value
+from purra.journal.fold import fold
+from purra.journal.state import RunState
+from purra.limits import PROMPT_CHARS
+from purra.runs import ending, keys, owner, turns
+from purra.runs.bindings import Adapters, Bindings, bind
+from purra.runs.commits import commit_surely
+from purra.runs.directory import Directory
+from purra.runs.log import RunLog, place
+from purra.runs.performers import Performers
+from purra.runs.result import Result, result_of
+from purra.runs.run import Run
+from purra.runs.shell import Shell
+from purra.stores.memory import MemoryStore
+from purra.values import freeze
+
+__all__ = ["Kernel"]
+
+SNAPSHOT = 1
+"""Version of what `run.started` says of the agent."""
+
+
+class Kernel:
+    """An agent kernel in this process. Use it as an async context manager.
+
+    `model`, `tools`, `context`, `policy`: objects that satisfy the ports of `purra.contracts`; a
+    tool may be a plain function marked with `purra.tool(effect=...)`. `store`: None = in memory.
+    `agent`: prompt and limits, None = an agent without a prompt of its own.
+
+    Raises `PurraError(invalid_argument)` for objects that are no adapters.
+    """
+
+    clock: Clock
+    """Where time comes from; may be replaced before the kernel is opened."""
+
+    def __init__(
+        self,
+        *,
+        model: Model | None = None,
+        tools: Iterable[Tools | Callable[..., Any]] = (),
+        context: Iterable[Context] = (),
+        store: Store | None = None,
+        policy: Policy | None = None,
+        agent: Agent | None = None,
+    ) -> None:
+        ports = Adapters(
+            local.local_model(model) if model is not None else None,
+            (local.local_tools(tools),),
+            tuple((f"context[{i}]", local.local_context(c)) for i, c in enumerate(context)),
+            local.local_policy(policy) if policy is not None else None,
+        )
+        self._set_up(
+            ports,
+            local.local_store(store) if store is not None else MemoryStore(),
+            agent or Agent("agent", "1"),
+        )
+
+    @classmethod
+    def of(cls, ports: Adapters, store: Store, agent: Agent) -> Self:
+        """A kernel on ports that already check what they carry (hosted plugins)."""
+        kernel = cls.__new__(cls)
+        kernel._set_up(ports, store, agent)
+        return kernel
+
+    def _set_up(self, ports: Adapters, store: Store, agent: Agent) -> None:
+        self.clock = SystemClock()
+        self.agent = agent
+        self.store = store
+        self._ports = ports
+        self._gates = Gates()
+        self._shells: dict[str, Shell] = {}
+        self._bindings: Bindings | None = None
+        self._stack = AsyncExitStack()
+        self._tasks: TaskGroup | None = None
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self.id = self.clock.token()
+        self.runs = Directory(self.store)
+        self._heartbeat = owner.Heartbeat(self.store, self.id)
+        self._bindings = await bind(self.agent, self._ports)
+        await self._heartbeat.register()
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        self._tasks.start_soon(self._heartbeat.beat)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stops working. Runs that go on are left as they are, to be resumed by anyone."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        self._tasks = None
+        await self._stack.__aexit__(None, None, None)
+        with anyio.CancelScope(shield=True):
+            await self._heartbeat.leave()
+
+    def _open(self) -> tuple[TaskGroup, Bindings]:
+        if self._tasks is None or self._bindings is None:
+            raise PurraError("not_open", "use it as `async with kernel:`", where="kernel")
+        return self._tasks, self._bindings
+
+    # -- runs ---------------------------------------------------------------------------------
+
+    async def submit(
+        self, prompt: str, *, session: str = "", binding: Mapping[str, Any] | None = None
+    ) -> Run:
+        """Creates a run, durably, and starts to work on it (RUN-01).
+
+        `session`: runs of one session are serial and see each other's answers; "" = none.
+        `binding`: opaque strict values of the application, stored and never interpreted (RUN-13).
+
+        Raises `PurraError`: `invalid_argument`, `invalid_value`, `session_busy`, `not_open`; then
+        nothing was created.
+        """
+        tasks, bindings = self._open()
+        _check_prompt(prompt, session)
+        run_id = f"{self.clock.wall_ms():012x}-{self.clock.token(4)}"
+        started = self._started(bindings, prompt, session, freeze(binding or {}, where="binding"))
+        run = Run(run_id, self.store, self.cancel)
+        while True:
+            turn, head = await self._session(session)
+            if session and not turns.free(turn):
+                self._refuse_if_busy(session, turn)
+                await self._create_queued(run_id, started(head), turn)
+                tasks.start_soon(self._queue, run, session)
+                return run
+            try:
+                log = await self._create(run_id, started(head), turn)
+            except StoreError as error:
+                if error.detail.get("key") == keys.turn(session):
+                    continue  # another run of the session was faster: look again
+                raise
+            tasks.start_soon(self._work, run, log)
+            return run
+
+    async def resume(self, run_id: str) -> Run:
+        """Takes up a run that nobody works on, where its journal ends.
+
+        Waits while a dead owner's lease on another machine lapses. Raises `PurraError`:
+        `run_not_found`, `ownership_lost` if another kernel works on it, `preset_mismatch` naming
+        the components that differ from what the run was started with.
+        """
+        tasks, _ = self._open()
+        run = Run(run_id, self.store, self.cancel)
+        lease = await self.runs.lease(run_id)
+        state = await self.runs.state(run_id)
+        if state.ended:
+            run.settle(result_of(state))
+            return run
+        self._check_preset(state)
+        log = await self._take_over(state, lease)
+        tasks.start_soon(self._work, run, log)
+        return run
+
+    async def cancel(self, run_id: str, *, by: str = "") -> bool:
+        """Asks a run to end, from any process. False if it had already ended.
+
+        A run that nobody works on is taken up and ended here, at once.
+        """
+        self._open()
+        await self.runs.lease(run_id)
+        body = {"kind": "cancel", "by": by}
+        if not await self.runs.tell(run_id, f"cancel:{self.clock.token()}", body):
+            return False
+        await self._nudge(run_id)
+        return True
+
+    async def decide(
+        self, run_id: str, call: str, decision: str, *, by: str = "", **told: Any
+    ) -> bool:
+        """Puts a person's decision on a waiting call in the run's inbox (HITL-01).
+
+        `decision`: approve, edit (with `arguments`), reject or respond (with `text`). False if the
+        run has ended. Raises `PurraError(invalid_argument | run_not_found)`.
+        """
+        self._open()
+        if decision not in ("approve", "edit", "reject", "respond"):
+            raise PurraError("invalid_argument", f"unknown decision {decision!r}", where="decide")
+        await self.runs.lease(run_id)
+        body = {"kind": "decision", "call": call, "decision": decision, "by": by, **told}
+        entry = f"decision:{call}"  # one-shot: a second decision is a conflict or a repetition
+        if not await self.runs.tell(run_id, entry, freeze(body, where="decision")):
+            return False
+        await self._nudge(run_id)
+        return True
+
+    async def reconcile(self, run_id: str, call: str, effect_state: str, evidence: str) -> bool:
+        """Says, with evidence, what became of a call whose effect is unknown (TOOL-20)."""
+        self._open()
+        if effect_state not in ("committed", "not_started") or not evidence:
+            raise PurraError(
+                "invalid_argument",
+                "reconciling needs `committed` or `not_started`, and evidence",
+                where="reconcile",
+            )
+        await self.runs.lease(run_id)
+        body = {
+            "kind": "reconcile",
+            "call": call,
+            "effect_state": effect_state,
+            "evidence": evidence,
+        }
+        if not await self.runs.tell(run_id, f"reconcile:{call}", body):
+            return False
+        await self._nudge(run_id)
+        return True
+
+    # -- creating -----------------------------------------------------------------------------
+
+    def _started(
+        self, bindings: Bindings, prompt: str, session: str, binding: Any
+    ) -> Callable[[int], Fact]:
+        limits = self.agent.limits
+        data = {
+            "snapshot": SNAPSHOT,
+            "agent": {"id": self.agent.id, "revision": self.agent.revision},
+            "fingerprint": bindings.fingerprint,
+            "components": bindings.components,
+            "session": session,
+            "prompt": prompt,
+            "limits": {
+                "max_rounds": limits.max_rounds,
+                "max_tool_calls": limits.max_tool_calls,
+                "max_tokens": limits.max_tokens,
+                "write_batch": limits.write_batch,
+            },
+            "deadline_ms": self.clock.wall_ms() + int(limits.deadline_s * 1000),
+        }
+        if binding:
+            data["binding"] = binding
+        return lambda head: Fact("run.started", {**data, "session_head": head})
+
+    async def _session(self, session: str) -> tuple[Document | None, int]:
+        if not session:
+            return None, 0
+        (turn,) = await self.store.get([keys.turn(session)])
+        page = await self.store.read(keys.session(session), 0, 0)
+        return turn, page.head
+
+    def _refuse_if_busy(self, session: str, turn: Document | None) -> None:
+        if self.agent.session_policy == "refuse" and turn is not None:
+            raise PurraError(
+                "session_busy",
+                f"run {turn.value['run']} is going on",
+                where=f"session {session}",
+                hint="wait for it, cancel it, or let the agent queue",
+            )
+
+    async def _create(self, run_id: str, started: Fact, turn: Document | None) -> RunLog:
+        """First commit: the run exists and is owned."""
+        facts = [started, Fact("run.owned", {"term": 1, "kernel": self.id}, 1)]
+        return await self._first_commit(run_id, facts, turn, self.id)
+
+    async def _create_queued(self, run_id: str, started: Fact, turn: Document | None) -> None:
+        """First commit of a run that must wait: it exists, nobody owns it."""
+        await self._first_commit(run_id, [started], turn, "")
+
+    async def _first_commit(
+        self, run_id: str, facts: list[Fact], turn: Document | None, kernel: str
+    ) -> RunLog:
+        now = self.clock.wall_ms()
+        events = [place(fact, run_id, seq, now) for seq, fact in enumerate(facts, 1)]
+        state = RunState()
+        for event in events:
+            fold(state, event)
+        session = state.started["session"]
+        records = tuple(event_value(event) for event in events)
+        lease = owner.take(run_id, kernel, ending.about(state), 0)
+        ops: list[Op] = [Append(keys.journal(run_id), 0, records), lease]
+        if session:
+            ops.append(turns.join(turn, session, run_id))
+        commit = Commit(tuple(ops), (keys.journal(run_id), "seq:0"), durable=True)
+        await commit_surely(self.store, commit)
+        return RunLog(self.store, self.clock, state, recent=events)
+
+    # -- working ------------------------------------------------------------------------------
+
+    async def _work(self, run: Run, log: RunLog) -> None:
+        """Drives an owned run until it ends or rests, and again if something came meanwhile."""
+        outcome: Result | PurraError = PurraError(
+            "not_open", "the kernel was closed while it worked", where=f"run {run.id}"
+        )
+        try:
+            while True:
+                outcome = await self._drive(run, log)
+                resting = isinstance(outcome, Result) and not log.state.ended
+                if not resting or not await self._has_mail(log.state):
+                    return
+                log = await self._take_over(log.state, await self.runs.lease(run.id))
+        except PurraError:
+            return  # whoever wrote has taken it up, or the store is gone: the outcome stands
+        finally:
+            run.settle(outcome)
+
+    async def _drive(self, run: Run, log: RunLog) -> Result | PurraError:
+        _, bindings = self._open()
+        shell = Shell(log, Performers(log, bindings, self._gates))
+        self._shells[run.id] = shell
+        self._heartbeat.hold(run.id, log.state.term, shell.lose)
+        run.taken(log.feed, log.output.feed)
+        try:
+            return await shell.run()
+        except PurraError as fault:
+            return fault
+        except Exception as bug:  # a fault of ours must end one run, not the embedding process
+            return PurraError("internal_error", repr(bug), where=f"run {run.id}")
+        finally:
+            self._heartbeat.release(run.id)
+            del self._shells[run.id]
+
+    async def _has_mail(self, state: RunState) -> bool:
+        page = await self.store.read(keys.inbox(state.run), state.inbox, 1)
+        return bool(page.records)
+
+    async def _take_over(self, state: RunState, lease: Document) -> RunLog:
+        """Takes the lease and appends `run.owned`. Raises `PurraError(ownership_lost)`."""
+        if not await owner.claimable(self.store, lease):
+            raise owner.not_claimable(state.run, lease)
+        page = await self.store.read(keys.output(state.run), 0, 0)
+        term = lease.revision + 1
+        fact = Fact("run.owned", {"term": term, "kernel": self.id})
+        event = place(fact, state.run, state.seq + 1, self.clock.wall_ms())
+        take = owner.take(state.run, self.id, ending.about(state), lease.revision)
+        append = Append(keys.journal(state.run), state.seq, (event_value(event),))
+        key = (keys.journal(state.run), f"own:{term}:{self.id}")
+        try:
+            await commit_surely(self.store, Commit((append, take), key, durable=True))
+        except StoreError as error:
+            raise owner.not_claimable(state.run, lease) from error
+        fold(state, event)
+        return RunLog(self.store, self.clock, state, page.head)
+
+    async def _nudge(self, run_id: str) -> None:
+        """Something is in the inbox: let the owner look, or become the owner."""
+        shell = self._shells.get(run_id)
+        if shell is not None:
+            await shell.look()
+            return
+        lease = await self.runs.lease(run_id)
+        if not await owner.claimable(self.store, lease):
+            return  # its owner watches
+        state = await self.runs.state(run_id)
+        if state.ended:
+            return
+        tasks, _ = self._open()
+        run = Run(run_id, self.store, self.cancel)
+        try:
+            log = await self._take_over(state, lease)
+        except PurraError:
+            return  # somebody else has just taken it, and will find the entry
+        tasks.start_soon(self._work, run, log)
+
+    async def _queue(self, run: Run, session: str) -> None:
+        """Waits for the run's turn in its session, then works on it."""
+        async with aclosing_watch(self.store, keys.turn(session)) as wakes:
+            async for _ in wakes:
+                (turn,) = await self.store.get([keys.turn(session)])
+                state = await self.runs.state(run.id)
+                if state.ended:
+                    run.settle(result_of(state))
+                    return
+                if turns.holds(turn, run.id):
+                    break
+        try:
+            log = await self._take_over(state, await self.runs.lease(run.id))
+        except PurraError as fault:
+            run.settle(fault)
+            return
+        await self._work(run, log)
+
+    def _check_preset(self, state: RunState) -> None:
+        _, bindings = self._open()
+        if state.started["snapshot"] != SNAPSHOT:
+            raise PurraError(
+                "agent_preset_snapshot_unsupported",
+                f"snapshot version {state.started['snapshot']}",
+                where=f"run {state.run}",
+            )
+        drift = bindings.drift(state.started["components"])
+        if drift:
+            raise PurraError(
+                "preset_mismatch",
+                f"{', '.join(drift)} differ from what the run was started with",
+                where=f"run {state.run}",
+                hint="resume it with what it was started with, or cancel it",
+            )
+
+
+@asynccontextmanager
+async def aclosing_watch(store: Store, prefix: str) -> AsyncIterator[AsyncIterator[str]]:
+    """A watch that is closed on every way out."""
+    wakes = store.watch(prefix)
+    try:
+        yield wakes
+    finally:
+        await wakes.aclose()
+
+
+def _check_prompt(prompt: object, session: object) -> None:
+    if type(prompt) is not str or not prompt.strip():
+        raise PurraError("invalid_argument", "a prompt is text that is not empty", where="prompt")
+    if len(prompt) > PROMPT_CHARS:
+        raise PurraError(
+            "invalid_argument", f"longer than {PROMPT_CHARS} characters", where="prompt"
+        )
+    freeze(prompt, where="prompt")
+    if type(session) is not str or "/" in session:
+        raise PurraError("invalid_argument", "a session is text without «/»", where="session")

@@ -1,0 +1,117 @@
+"""Looking at runs and writing to their inboxes: what any process may do that has the store.
+
+Nothing here owns a run. A run is found by its lease, which stays, released, after the run has
+ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from purra.contracts.store import ANY, Append, Commit, Document, Scan, Store
+from purra.errors import PurraError, StoreError
+from purra.journal.events import Event
+from purra.journal.fold import fold_all
+from purra.journal.state import RunState
+from purra.runs import keys, reader
+from purra.runs.commits import commit_surely
+
+__all__ = ["Directory", "RunInfo"]
+
+_LEASE = "/lease"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """One line of a list of runs. `owner`: the kernel that works on it, "" = nobody now.
+
+    `status` as of the last takeover or release; a run whose owner died still says `running`, with
+    `lapsed` true.
+    """
+
+    run: str
+    agent: str
+    session: str
+    status: str
+    prompt: str
+    started_ms: int
+    owner: str
+    lapsed: bool
+
+
+class Directory:
+    """The runs of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def lease(self, run: str) -> Document:
+        """The run's lease. Raises `PurraError(run_not_found)`."""
+        (document,) = await self._store.get([keys.lease(run)])
+        if document is None:
+            raise PurraError(
+                "run_not_found",
+                "no such run",
+                where=f"run {run}",
+                hint="list them: purra runs list",
+            )
+        return document
+
+    async def list(self, limit: int = 100) -> tuple[RunInfo, ...]:
+        """Runs in the order of their ids, newest last: ids begin with the time of their start."""
+        found: list[RunInfo] = []
+        after = ""
+        while len(found) < limit:
+            page = await self._store.scan(Scan("run/", after, limit, reverse=True))
+            found += [info(doc) for doc in page.documents if doc.key.endswith(_LEASE)]
+            if not page.more or not page.documents:
+                break
+            after = page.documents[-1].key
+        return tuple(reversed(found[:limit]))
+
+    async def show(self, run: str) -> RunInfo:
+        """One run. Raises `PurraError(run_not_found)`."""
+        return info(await self.lease(run))
+
+    async def state(self, run: str) -> RunState:
+        """The run's state, folded from its journal. Raises `PurraError(run_not_found)`."""
+        events = await reader.journal_of(self._store, keys.journal(run))
+        if not events:
+            raise PurraError("run_not_found", "no such run", where=f"run {run}")
+        return fold_all(RunState(), events)
+
+    async def events(self, run: str, after: int = 0, *, follow: bool) -> AsyncIterator[Event]:
+        """Committed events after a cursor; with `follow` also those to come."""
+        await self.lease(run)
+        stream = reader.events(self._store, keys.journal(run), after, None, follow=follow)
+        async for event in stream:
+            yield event
+
+    async def tell(self, run: str, entry: str, body: Mapping[str, Any]) -> bool:
+        """Puts `body` in the run's inbox, once per `entry` id. False: the run has ended."""
+        stream = keys.inbox(run)
+        commit = Commit((Append(stream, ANY, (body,)),), (stream, entry), durable=True)
+        try:
+            await commit_surely(self._store, commit)
+        except StoreError as error:
+            if error.code == "sealed":
+                return False
+            raise
+        return True
+
+
+def info(lease: Document) -> RunInfo:
+    """What a lease says of its run."""
+    value = lease.value
+    return RunInfo(
+        run=lease.key.removeprefix("run/").removesuffix(_LEASE),
+        agent=value["agent"],
+        session=value["session"],
+        status=value["status"],
+        prompt=value["prompt"],
+        started_ms=value["started_ms"],
+        owner=value["owner"],
+        lapsed=lease.lapsed,
+    )
