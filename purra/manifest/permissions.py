@@ -146,16 +146,18 @@ def _endpoints(network: Network) -> tuple[str, ...]:
 
 
 def covered(wanted: Permissions, granted: Permissions) -> frozenset[str]:
-    """The wanted kinds that are granted in full; all paths of both are absolute.
+    """The wanted kinds that are granted; all paths of both are absolute.
 
-    Permission to write includes permission to read.
+    Named paths and hosts must all be granted. A plugin that wants any network is content with the
+    hosts that it gets. Permission to write includes permission to read.
     """
     missing = set(wanted.names - granted.names)
     if not _inside(wanted.fs_read, granted.fs_read + granted.fs_write):
         missing.add("fs.read")
     if not _inside(wanted.fs_write, granted.fs_write):
         missing.add("fs.write")
-    if granted.network != "any" and granted.network != wanted.network:
+    named = set(_endpoints(wanted.network))
+    if granted.network != "any" and not named <= set(_endpoints(granted.network)):
         missing.add("network")
     return wanted.names - missing
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from purra.contracts.tool import ToolSchema, declare
 from purra.errors import PurraError
+from purra.gateway.schema import admit
 from purra.manifest.config import ConfigKey, config_key
 from purra.manifest.names import RefusedError, folded, suggest
 from purra.manifest.permissions import Permissions, permissions
@@ -269,10 +270,10 @@ def _parameters(
     source: Source, place: Sequence[str | int], table: ProvidesTable
 ) -> Mapping[str, Any]:
     if table.input is None:
-        return freeze(_NO_ARGUMENTS)  # type: ignore[no-any-return]
-    if table.input.get("type") != "object":
-        raise source.refuse([*place, "input", "type"], 'must be "object"')
+        return admit(_NO_ARGUMENTS)
     try:
-        return freeze(table.input)  # type: ignore[no-any-return]
+        return admit(table.input, where="")
     except PurraError as error:
-        raise source.refuse([*place, "input"], error.message) from None
+        inside = f"{error.where.strip(': ')}: " if error.where else ""
+        reason = f"{inside}{error.message}"
+        raise source.refuse([*place, "input"], reason, error.hint) from None

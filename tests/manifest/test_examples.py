@@ -83,6 +83,8 @@ EXPECTED = {
     "pre-002-section-twice.host.toml": "FILE: agent.prompt[1].name: two sections are named 'a' [invalid_manifest]",
     "secret-in-the-manifest.host.toml": 'FILE: plugins.files.secrets.KEY: is not a reference to a secret [invalid_manifest] (write "env:VARIABLE"; a secret never stands in a manifest)',
     "secret-not-declared.host.toml": "FILE: plugins.files.secrets.KEY: the plugin does not declare this secret [invalid_manifest]",
+    "tool-001-input-not-an-object.plugin.toml": "FILE: provides[0].input: the parameters of a tool must be of type object [invalid_manifest]",
+    "tool-001-keyword-outside-the-subset.plugin.toml": "FILE: provides[0].input: /properties/pattern: the keyword 'contentEncoding' is not in the admitted subset [invalid_manifest] (admitted: type, properties, required, additionalProperties, items, anyOf, oneOf, enum, const, minLength, maxLength, minItems, maxItems, uniqueItems, minimum, maximum, title, description)",
     "unsupported-hooks.host.toml": "FILE: hooks.use: extensions in the kernel's process are not supported yet [unsupported] (remove the key)",
     "unsupported-middleware.host.toml": "FILE: agent.middleware: extensions in the kernel's process are not supported yet [unsupported] (remove the key)",
 }
