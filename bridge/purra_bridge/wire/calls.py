@@ -4,7 +4,7 @@ A call lives from its CALL to its one terminal, cancelled or not. It is known by
 the peer's have different parity, ids only grow, so an id that is not in the tables is either over
 (issued before) or was never issued, and nothing need be remembered of calls that are over.
 
-Every frame that comes in passes `_judge`: the transition table decides, seen from its sender's part
+Every frame that comes in passes `judge`: the transition table decides, seen from its sender's part
 (the callee of our own calls, the caller of those we serve). What we send is kept legal by the same
 states: a call that is over or cancelled swallows what is still produced for it.
 

@@ -21,7 +21,12 @@ which builds nothing and fails on the first claim that the body does not honour 
 
 from __future__ import annotations
 
-from msgpack import Unpacker, UnpackException, packb, unpackb
+from msgpack import (  # type: ignore[import-untyped]
+    Unpacker,
+    UnpackException,
+    packb,
+    unpackb,
+)
 
 __all__ = [
     "MAX_DEPTH",
