@@ -1,0 +1,76 @@
+"""What a handler raises to say more than "it went wrong".
+
+Any other exception becomes `internal`: the caller learns its class, its text and traceback go to
+the log only, because an exception's text may hold what the model must not read.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["CallCancelled", "PluginError", "StoreError", "ToolError"]
+
+
+class PluginError(Exception):
+    """A failure with a code of the wire (protocol, errors): of origin `plugin`, after it ran.
+
+    `code`: `not_found`, `failed_precondition`, `resource_exhausted`, `rate_limited`, `upstream`,
+    `invalid_argument`, `internal` ... `effect_state`: `not_started`, `committed` or `unknown`, what
+    the adapter knows of its own side effect; None = it does not say. `after_ms`: when trying again
+    may help. `detail`: strict values for programs, such as `{"status": 429}`.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        effect_state: str | None = None,
+        after_ms: int | None = None,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.effect_state = effect_state
+        self.after_ms = after_ms
+        self.detail = detail or {}
+
+
+class ToolError(Exception):
+    """An ordinary failure of a tool, which the model may read: it becomes a result, not an error.
+
+    Unlike any other exception it says what is known of the effect, so that a failed write that did
+    nothing does not block its run (tables, effect states).
+    """
+
+    def __init__(
+        self, message: str, *, code: str = "tool_failed", effect_state: str = "not_started"
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.effect_state = effect_state
+
+
+class StoreError(Exception):
+    """A store refused or failed: `conflict`, `sealed`, `lapsed`, `storage` or `not_found`.
+
+    `detail` says with what: `key` and `revision`, `stream` and `head`, `digest`, `errno`. Strict
+    values only.
+    """
+
+    def __init__(self, code: str, **detail: Any) -> None:
+        super().__init__(code if not detail else f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+class CallCancelled(BaseException):
+    """The caller gave the call up, or the connection ended, while a handler waited for it.
+
+    Derived from BaseException, as asyncio's CancelledError is: `except Exception` around a wait for
+    the next chunk must not turn a cancelled call into one that goes on.
+    """
