@@ -36,7 +36,9 @@ NOFILE: Final = 256
 
 Activation = Literal["on-demand", "eager"]
 
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ class Launch:
     python: str
     entry: str | None = None
     command: tuple[str, ...] | None = None
-    config: Mapping[str, Any] = _EMPTY
-    grants: Mapping[str, Any] = _EMPTY
-    secrets: Mapping[str, str] = field(default=_EMPTY, repr=False)
-    env: Mapping[str, str] = field(default=_EMPTY, repr=False)
+    config: Mapping[str, Any] = field(default_factory=_nothing)
+    grants: Mapping[str, Any] = field(default_factory=_nothing)
+    secrets: Mapping[str, str] = field(default_factory=_nothing, repr=False)
+    env: Mapping[str, str] = field(default_factory=_nothing, repr=False)
     sys_path: tuple[str, ...] = ()
     limits: LaunchLimits = LaunchLimits()
     isolation: Isolation = Isolation()

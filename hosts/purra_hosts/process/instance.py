@@ -1,0 +1,551 @@
+"""One generation of one plugin: from its start to its reaping.
+
+The life is one task (`run`), which belongs to the supervisor and to no caller: a caller that gives
+up never takes a process down with it, nor leaves one behind. The task does what takes time (start,
+wait, the stop ladder); everything that reacts is a callback, and every change of state goes through
+`_move` and the table.
+
+What must hold, checked by the table or by the order of statements here:
+
+1. Only READY takes calls. Leaving READY and failing the calls in flight is one step, `_fault`.
+2. The first cause is the one that is told. Later ones are its consequences.
+3. All bytes that the worker sent are handled before its calls fail, whichever of the end of the
+   channel, the exit of the process, or a failed write is noticed first.
+4. When `run` ends, in whatever way, the process is gone or declared abandoned, its home removed,
+   its descriptors closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from purra_bridge.wire import events as said
+from purra_bridge.wire.errors import ProtocolViolation, WireError
+from purra_bridge.wire.session import Session
+from purra_hosts.launch import Launch
+from purra_hosts.process import failures, handshake, states
+from purra_hosts.process.alarm import NEVER, Alarm
+from purra_hosts.process.calls import Call
+from purra_hosts.process.inflight import InFlight
+from purra_hosts.process.logs import Logs, LogSink
+from purra_hosts.process.pump import Pump
+from purra_hosts.process.spawn import Child, Command, Exit, environment, spawn
+from purra_hosts.process.staging import Folders, removing
+from purra_hosts.process.states import State, Step
+from purra_hosts.process.timings import Timings
+
+__all__ = ["Instance", "Listener", "Shared"]
+
+BOOTSTRAP: Final = Path(__file__).resolve().parent.parent / "bootstrap.py"
+PYTHON_FLAGS: Final = ("-I", "-S", "-X", "faulthandler")
+"""Isolated, without `site`: no third-party code before the gate. A crash in C prints its stack."""
+PYTHON_TOKEN: Final = "{python}"
+"""Stands for the interpreter in a `command`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all instances of one host have in common."""
+
+    folders: Folders
+    timings: Timings
+    log_sink: LogSink | None
+    token: Callable[[], str]
+
+
+class Listener(Protocol):
+    """The route that the instance serves. Called on the loop, in the middle of a step."""
+
+    def moved(self, instance: Instance, state: State) -> None:
+        """The instance has changed its state."""
+
+    def on_freed(self) -> None:
+        """The instance may have room for a call."""
+
+
+class Instance:
+    """One process and its channel. Make it, then run `run` as a task of the supervisor."""
+
+    def __init__(self, launch: Launch, generation: int, shared: Shared, listener: Listener) -> None:
+        loop = asyncio.get_running_loop()
+        timings = shared.timings
+        self.launch = launch
+        self.generation = generation
+        self.id = f"{launch.plugin}-{generation}-{shared.token()}"
+        self.state = State.STARTING
+        self.failure: WireError | None = None
+        self.isolation = dict.fromkeys(failures.AXES, "none")
+        self._loop = loop
+        self._shared = shared
+        self._timings = timings
+        self._listener = listener
+        self._child: Child | None = None
+        self._home: Path | None = None
+        self._session = Session("host", handshake.own_limits(launch))
+        self._pump = Pump(loop, self._session, self)
+        self._alarm = Alarm(loop, self._ring)
+        self._work = InFlight(loop, self._session, self._pump, self._alarm, timings.grace_s)
+        self._logs = Logs(
+            {"plugin": launch.plugin, "instance": self.id, "generation": generation},
+            shared.log_sink,
+            launch.secrets.values(),
+        )
+        self._poke = asyncio.Event()
+        self._start_due_s = NEVER
+        self._start_latest_s = NEVER
+        self._settle_s = NEVER
+        self._drain_until_s = NEVER
+        self._patience_s = 0.0
+        self._condemned = False
+        self._pinged = False
+        self._forgiven_s = 0.0
+
+    # For the route.
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        return None if self._child is None or self._child.exit is not None else self._child.pid
+
+    @property
+    def calls(self) -> int:
+        """Calls that hold a slot."""
+        return len(self._work)
+
+    def has_room(self, exclusive: bool) -> bool:
+        """A call may be sent now."""
+        return (
+            self.state is State.READY and self._settle_s == NEVER and self._work.has_room(exclusive)
+        )
+
+    def send(self, call: Call) -> None:
+        """Sends a call for which there is room."""
+        self._work.send(call)
+
+    def leave(self, reason: str, drain_s: float) -> None:
+        """Ends it in order: calls in flight get `drain_s`. Repeated, it can only be sooner."""
+        until_s = self._loop.time() + drain_s
+        self._drain_until_s = min(self._drain_until_s, until_s)
+        if self.state in states.LIVE:
+            if self.state is State.READY:
+                self._session.drain(reason, int(drain_s * 1000))
+                self._pump.kick()
+            self._move(Step.LEAVE)
+        self._poke.set()
+
+    async def run(self) -> None:
+        """The whole life. Returns when the process is gone and nothing of it is left.
+
+        Raises only `CancelledError`, when the loop itself is going down; then the process was
+        killed without waiting.
+        """
+        try:
+            self._listener.moved(self, self.state)
+            await self._start()
+            await self._until(lambda: self.state not in states.LIVE)
+            await self._end()
+            await self._remove_home()
+        except BaseException:  # the loop is going down, or a fault of ours: no child may stay
+            self._cut_off()
+            raise
+        finally:
+            self._alarm.cancel()
+            self._pump.close()
+            self._logs.close()
+            if self._child is not None:
+                self._child.close()
+
+    # Start.
+
+    async def _start(self) -> None:
+        launch = self.launch
+        if self.state is not State.STARTING:
+            return  # a stop came first, and wins
+        if launch.isolation.require and launch.isolation.level != "none":
+            self._fault(failures.isolation_missing(launch))
+            return
+        argv = self._argv()
+        try:
+            self._home = self._shared.folders.home(self.id)
+            command = Command(argv, self._environment(self._home), self._home, launch.limits.nofile)
+            self._child, pipes = spawn(command)
+        except (OSError, ValueError) as error:
+            self._fault(failures.spawn_failed(launch, argv[0], error))
+            return
+        self._logs.attach(self._loop, pipes.stdout, pipes.stderr)
+        self._start_due_s = self._loop.time() + self._timings.hello_s
+        self._alarm.by(self._start_due_s)
+        self._move(Step.SPAWNED)
+        self._child.watch(self._loop, self._on_exit)
+        await self._pump.connect(pipes.channel)
+
+    def _argv(self) -> tuple[str, ...]:
+        if self.launch.command is None:
+            return (self.launch.python, *PYTHON_FLAGS, str(BOOTSTRAP))
+        return tuple(self._argument(part) for part in self.launch.command)
+
+    def _argument(self, part: str) -> str:
+        """Names of files in the plugin's folder become absolute, because the working directory is
+        the worker's private one (paths in manifests).
+        """
+        if part == PYTHON_TOKEN:
+            return self.launch.python
+        path = self.launch.folder / part
+        return str(path) if part and not part.startswith("-") and path.is_file() else part
+
+    def _environment(self, home: Path) -> dict[str, str]:
+        launch = self.launch
+        own = {
+            "PURRA_PROTO": "1",
+            "PURRA_PLUGIN": launch.label,
+            "PURRA_MANIFEST": str(launch.manifest_path),
+            "PURRA_GENERATION": str(self.generation),
+            "PURRA_NONCE": self._shared.token(),
+        }
+        if launch.entry is not None:
+            own["PURRA_ENTRY"] = launch.entry
+            own["PURRA_STAGED"] = str(self._shared.folders.staged())
+        return environment(os.environ, home, launch.env, own)
+
+    # The end.
+
+    async def _end(self) -> None:
+        """The ladder: drain, half-close, TERM, KILL, abandon; each with its time."""
+        timings = self._timings
+        while self.state is State.DRAINING and not self._work.idle:
+            left_s = self._drain_until_s - self._loop.time()
+            if left_s <= 0:
+                break
+            await self._poked(left_s)
+        if self.state is State.DRAINING:
+            self._fail_calls(WireError("retired", f"{self.launch.label} was stopped"))
+            self._move(Step.DRAINED)
+        if self.state is State.STOPPING:
+            self._pump.half_close()
+            await self._until(self._over, timings.exit_s)
+        else:
+            await self._until(self._over, self._patience_s)
+        while not self._gone() and self.state not in states.ENDED:
+            condemned = self._condemned and self.state is State.FAILED
+            self._move(Step.CONDEMN if condemned else Step.DEAF)
+            if self.state is State.TERM:
+                self._signal(signal.SIGTERM)
+                await self._until(self._gone, timings.term_s)
+            elif self.state is State.KILL:
+                self._signal(signal.SIGKILL)
+                await self._until(self._gone, timings.kill_s)
+        if self.state is State.ABANDONED:
+            self._logs.note("error", f"process {self.pid} does not end, not even when killed")
+        else:
+            self._move(Step.GONE)
+
+    def _gone(self) -> bool:
+        return self._child is None or self._child.exit is not None
+
+    def _over(self) -> bool:
+        return self._condemned or self._gone()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._child is not None:
+            self._child.signal_group(number)
+
+    def _cut_off(self) -> None:
+        """The loop is going down: no more waiting, but no child left either (SHD-005)."""
+        if self._child is not None:
+            self._child.kill_now()
+        if self.state in states.LIVE or self.state in (State.DRAINING, State.STOPPING):
+            self._fault(WireError("closed", f"{self.launch.label}: the host was cut off"))
+        if self._gone() and self.state not in states.ENDED:
+            self._move(Step.GONE)
+        if self._home is not None:
+            for _ in removing(self._home):
+                pass
+
+    async def _remove_home(self) -> None:
+        if self._home is not None:
+            for _ in removing(self._home):
+                await asyncio.sleep(0)
+
+    async def _poked(self, seconds: float) -> None:
+        self._poke.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._poke.wait()
+        except TimeoutError:
+            pass
+
+    async def _until(self, done: Callable[[], bool], seconds: float = NEVER) -> None:
+        """Returns when `done`, or after `seconds`."""
+        end_s = self._loop.time() + seconds
+        while not done() and (left_s := end_s - self._loop.time()) > 0:
+            await self._poked(left_s)
+
+    # Changes of state.
+
+    def _move(self, step: Step) -> None:
+        self.state = states.after(self.state, step)
+        self._poke.set()
+        self._listener.moved(self, self.state)
+
+    def _fault(self, error: WireError, step: Step = Step.FAULT, *, patience_s: float = 0.0) -> None:
+        """It cannot go on: no more calls, and those in flight fail, in one step.
+
+        `patience_s`: how long it may take to end by itself.
+        """
+        if self.failure is None:
+            self.failure = error
+            self._logs.note("error", error.message)
+        self._patience_s = patience_s
+        self._settle_s = self._start_due_s = NEVER
+        self._move(step)
+        self._fail_calls(error)
+
+    def _fail_calls(self, error: WireError) -> None:
+        self._pump.flush()
+        self._work.fail_all(error)
+
+    def _crash(self, how: Exit | None) -> WireError:
+        self._logs.drain()
+        where = {"instance": self.id, "generation": self.generation}
+        return failures.crash(self.launch, where, how, self._logs.tail())
+
+    def _with_tail(
+        self, code: str, message: str, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> WireError:
+        """A failure of this instance, with what it last wrote."""
+        self._logs.drain()
+        detail = {
+            **more,
+            "plugin": self.launch.plugin,
+            "instance": self.id,
+            "generation": self.generation,
+            "stderr": self._logs.tail(),
+        }
+        return WireError(code, f"{self.launch.label}: {message}", detail=detail)
+
+    # Time.
+
+    def _ring(self, now_s: float, late_s: float) -> float:
+        due_s = self._work.ring(now_s)
+        if self._start_due_s <= now_s:
+            self._start_over()
+        if self._settle_s <= now_s:
+            self._settle_s = NEVER
+            self._fault(self._crash(None))
+        return min(due_s, self._start_due_s, self._settle_s, self._pulse(now_s, late_s))
+
+    def _start_over(self) -> None:
+        self._start_due_s = NEVER
+        if self.state is State.HANDSHAKE:
+            said_s = f"no HELLO within {self._timings.hello_s:g} s"
+            self._fault(self._with_tail("handshake_timeout", said_s))
+        elif self.state is State.INIT:
+            self._fault(self._with_tail("start_timeout", "it did not become ready in time"))
+
+    def _pulse(self, now_s: float, late_s: float) -> float:
+        """PING after silence, and the end after longer silence, unless our own loop stood still."""
+        timings = self._timings
+        if self.state is not State.READY:
+            return NEVER
+        if late_s > timings.lag_s:
+            self._forgiven_s = now_s
+        heard_s = max(self._pump.heard_s, self._forgiven_s)
+        if self._pinged and now_s >= heard_s + timings.unresponsive_s:
+            silent = f"no sign of life for {timings.unresponsive_s:g} s"
+            self._fault(self._with_tail("unresponsive", silent), Step.SILENT)
+            return NEVER
+        if not self._pinged and now_s >= heard_s + timings.ping_s:
+            self._pinged = True
+            self._session.ping(None)
+            self._pump.kick()
+        return heard_s + (timings.unresponsive_s if self._pinged else timings.ping_s)
+
+    # purra_hosts.process.inflight.InFlightOwner
+
+    def on_freed(self) -> None:
+        """A slot is free: for the route, or for whoever waits for the last call."""
+        if self.state is State.READY:
+            self._listener.on_freed()
+        elif self._work.idle:
+            self._poke.set()
+
+    def on_deaf(self, call: Call) -> None:
+        """Tainted: it takes no more calls, finishes the others, and is ended."""
+        if self.state is State.READY:
+            what = f"{call.request.adapter} did not end after its cancel"
+            self.failure = self._with_tail("tainted", what)
+            self._move(Step.TAINT)
+            self.leave("tainted", self._timings.drain_s)
+        self._poke.set()
+
+    def on_overdue(self, call: Call) -> None:
+        """Killed at once, so that nothing it does can land later (protocol, messages, 2)."""
+        self._condemned = True
+        self._signal(signal.SIGKILL)
+        what = f"killed because {call.request.adapter} passed its time and may write"
+        if self.state in (State.READY, State.DRAINING, State.STOPPING):
+            self._fault(self._with_tail("tainted", what))
+
+    # purra_hosts.process.pump.PumpOwner, and the child's end
+
+    def on_events(self, events: Sequence[Any]) -> None:
+        """Handles what the worker said, in order."""
+        for event in events:
+            _HANDLERS[type(event)](self, event)
+
+    def on_violation(self, violation: ProtocolViolation) -> None:
+        """One instance pays for it, nobody else (FRM-013)."""
+        self._pump.close()
+        if self.state in states.LIVE or self.state is State.DRAINING:
+            self._fault(
+                self._with_tail(
+                    "protocol_violation", violation.message, {"reason": violation.reason}
+                )
+            )
+
+    def on_eof(self) -> None:
+        """The channel has ended. A moment later the exit status is usually known."""
+        if not self._gone() and (self.state in states.LIVE or not self._work.idle):
+            self._settle_s = self._loop.time() + self._timings.settle_s
+            self._alarm.by(self._settle_s)
+
+    def on_room(self) -> None:
+        """The channel takes output again."""
+        self._work.credited(0)
+        self.on_freed()
+
+    def _on_exit(self, how: Exit) -> None:
+        self._pump.read_last_words()
+        if self.state in states.LIVE or (self.state is State.DRAINING and not self._work.idle):
+            self._fault(self._crash(how))
+        self._poke.set()
+
+    # What the worker says. Calls first: they are nearly everything.
+
+    def _on_returned(self, event: said.Returned) -> None:
+        self._work.returned(event.id, event.value)
+
+    def _on_failed(self, event: said.Failed) -> None:
+        self._work.failed(event.id, event.error)
+
+    def _on_items(self, event: said.Items) -> None:
+        self._work.items(event.id, event.values, event.cost)
+
+    def _on_chunk(self, event: said.Chunk) -> None:
+        self._work.items(event.id, (event.data,), event.cost)
+
+    def _on_credited(self, event: said.Credited) -> None:
+        self._work.credited(event.id)
+
+    def _on_hello(self, event: said.Hello) -> None:
+        if self.state is not State.HANDSHAKE:
+            return  # it is being stopped
+        version = handshake.check_hello(self.launch, event.body)
+        if isinstance(version, WireError):
+            self._refuse(version)
+            return
+        try:
+            limits = self._session.negotiate(event.body.get("limits", {}))
+        except ProtocolViolation as violation:
+            self.on_violation(violation)
+            return
+        agreed = {"proto": version, "limits": limits}
+        self._work.serve(self, limits["inflight"])
+        self._session.welcome(
+            handshake.welcome(self.launch, self.id, self.generation, agreed, self._timings.ping_s)
+        )
+        now_s = self._loop.time()
+        self._start_due_s = now_s + self._timings.ready_s
+        self._start_latest_s = now_s + self._timings.ready_longest_s
+        self._alarm.by(self._start_due_s)
+        self._move(Step.WELCOMED)
+
+    def _on_ready(self, event: said.Ready) -> None:
+        if self.state is not State.INIT:
+            return  # it is being stopped
+        error = handshake.check_ready(self.launch, event.body)
+        if error is not None:
+            self._refuse(error)
+            return
+        self.isolation = handshake.isolation_of(event.body)
+        self._start_due_s = NEVER
+        self._alarm.by(self._pump.heard_s + self._timings.ping_s)
+        self._move(Step.OFFERED)
+
+    def _refuse(self, error: WireError) -> None:
+        self._session.refuse(error)
+        self._fault(error, patience_s=self._timings.exit_s)
+        self._pump.half_close()
+
+    def _on_refused(self, event: said.Refused) -> None:
+        """It gives up itself: its own words, and what it wrote, are the failure."""
+        if self.state in states.LIVE or self.state is State.DRAINING:
+            theirs = event.error
+            error = self._with_tail(theirs.code, theirs.message, theirs.detail)
+            error.origin, error.executed, error.retry = theirs.origin, "no", theirs.retry
+            self._fault(error, patience_s=self._timings.exit_s)
+
+    def _on_ping(self, event: said.Ping) -> None:
+        self._session.pong(event.token, 0, len(self._work), 0)
+
+    def _on_pong(self, event: said.Pong) -> None:
+        self._pinged = False
+        self._alarm.by(self._pump.heard_s + self._timings.ping_s)
+
+    def _on_status(self, event: said.Status) -> None:
+        """While it starts it may ask for more time, up to a bound (H04)."""
+        extend_ms = event.body.get("extend_ms", 0)
+        if self.state is State.INIT and extend_ms:
+            due_s = self._loop.time() + extend_ms / 1000
+            self._start_due_s = min(max(due_s, self._start_due_s), self._start_latest_s)
+            self._alarm.by(self._start_due_s)
+
+    def _on_drain(self, event: said.Drain) -> None:
+        """It wants to end: no more calls, and it gets the time it asks for, up to ours."""
+        if self.state is State.INIT:
+            early = self._with_tail("closed", "it asked to end before it was ready")
+            self._fault(early, patience_s=self._timings.exit_s)
+            return
+        deadline_ms = event.body.get("deadline_ms")
+        drain_s = self._timings.drain_s
+        self.leave("asked", drain_s if deadline_ms is None else min(drain_s, deadline_ms / 1000))
+
+    def _on_log(self, event: said.Log) -> None:
+        self._logs.frame(event.body)
+
+    def _on_called(self, event: said.Called) -> None:
+        """No host service is offered so far, so none is granted."""
+        self._session.error(
+            event.id,
+            WireError("capability_denied", f"{event.adapter}.{event.method} is not granted"),
+        )
+
+    def _ignore(self, event: Any) -> None:
+        """Nothing to do: the session has counted it."""
+
+
+_HANDLERS: Final[dict[type, Callable[[Instance, Any], None]]] = {
+    said.Returned: Instance._on_returned,
+    said.Failed: Instance._on_failed,
+    said.Items: Instance._on_items,
+    said.Chunk: Instance._on_chunk,
+    said.Credited: Instance._on_credited,
+    said.Hello: Instance._on_hello,
+    said.Ready: Instance._on_ready,
+    said.Refused: Instance._on_refused,
+    said.Ping: Instance._on_ping,
+    said.Pong: Instance._on_pong,
+    said.Status: Instance._on_status,
+    said.Drain: Instance._on_drain,
+    said.Log: Instance._on_log,
+    said.Called: Instance._on_called,
+    said.Cancelled: Instance._ignore,
+    said.Changed: Instance._ignore,
+}

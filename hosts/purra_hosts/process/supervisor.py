@@ -1,0 +1,122 @@
+"""The process host: owns the routes, what they share, and the end of all of them.
+
+    async with ProcessHost() as host:
+        route = host.add(launch)
+        await route.call(Request("fs.grep", "call", {...}))
+
+Nothing outlives `aclose`: no process, no descriptor, no folder, no task. The instances are tasks of
+this host and of no caller, so a caller that is cancelled, at whatever moment, loses its answer and
+nothing else. If the host itself is killed, its workers see the end of their channel and the death
+of their parent; the folders are removed by the next host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Self
+
+from purra.contracts.clock import Clock, SystemClock
+from purra_bridge.wire.errors import WireError
+from purra_hosts.launch import Launch
+from purra_hosts.process.gate import StartGate, outlast
+from purra_hosts.process.instance import Shared
+from purra_hosts.process.logs import LogSink
+from purra_hosts.process.route import EventSink, Place, Route
+from purra_hosts.process.staging import Folders
+from purra_hosts.process.timings import Timings
+
+__all__ = ["ProcessHost"]
+
+TOKEN_BYTES: Final = 8
+
+
+class ProcessHost:
+    """Runs plugins in processes of their own. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        *,
+        timings: Timings | None = None,
+        clock: Clock | None = None,
+        logs: LogSink | None = None,
+        events: EventSink | None = None,
+        starts: int | None = None,
+    ) -> None:
+        """`logs` takes each line that a worker prints or logs, `events` each step of an instance;
+        both are called on the loop and must not block. `starts`: how many instances start at once,
+        None = as many as there are processors.
+
+        Raises `WireError(spawn_failed)` on a system without the process primitives it needs.
+        """
+        if sys.platform == "win32":
+            raise WireError("spawn_failed", "the process host does not run on Windows")
+        clock = clock or SystemClock()
+        self._folders = Folders()
+        self._place = Place(
+            shared=Shared(
+                folders=self._folders,
+                timings=timings or Timings(),
+                log_sink=logs,
+                token=lambda: clock.token(TOKEN_BYTES),
+            ),
+            starts=StartGate(starts or _processors()),
+            events=events,
+            wall_ms=clock.wall_ms,
+        )
+        self._routes: dict[str, Route] = {}
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """By plugin id."""
+        return MappingProxyType(self._routes)
+
+    def add(self, launch: Launch) -> Route:
+        """The route to a plugin; nothing is started. Call it on the loop.
+
+        Raises `ValueError` for a second plugin of one id, and `WireError(not_active)` after close.
+        """
+        if self._closing is not None:
+            raise WireError("not_active", "the host is closed")
+        if launch.plugin in self._routes:
+            raise ValueError(f"the plugin {launch.plugin} is there already")
+        route = Route(launch, self._place)
+        self._routes[launch.plugin] = route
+        return route
+
+    async def aclose(self, drain_s: float | None = None) -> None:
+        """Stops all plugins at once and removes what they left. Calls in flight get `drain_s`.
+
+        Idempotent. If it is cancelled, it finishes first. Raises an `ExceptionGroup` of faults of
+        this host, after everything was closed all the same.
+        """
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close(drain_s))
+        await outlast(self._closing)
+        self._closing.result()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def _close(self, drain_s: float | None) -> None:
+        ends = await asyncio.gather(
+            *(route.close(drain_s) for route in self._routes.values()), return_exceptions=True
+        )
+        for _ in self._folders.removing():
+            await asyncio.sleep(0)
+        faults = [end for end in ends if isinstance(end, Exception)]
+        if faults:
+            raise ExceptionGroup("closing the process host", faults)
+
+
+def _processors() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

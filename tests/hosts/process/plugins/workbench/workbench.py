@@ -1,0 +1,166 @@
+"""A plugin that does what a test asks for, good or bad."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from purra_sdk import Plugin, PluginError, batched, store, tool
+
+
+@tool(effect="pure")
+def echo(call, value=None):
+    return value
+
+
+@tool(effect="world_read")
+def slow(call, started="", release=""):
+    """Runs until the file `release` is there, or its caller has gone."""
+    if started:
+        open(started, "w").close()
+    while not (release and os.path.exists(release)):
+        if call.cancelled:
+            return "cancelled"
+        time.sleep(0.002)
+    return "released"
+
+
+@tool(effect="world_write")
+def deaf(call, started="", seconds=600):
+    """Ignores every cancel."""
+    if started:
+        open(started, "w").close()
+    time.sleep(seconds)
+    if started:
+        open(started + ".landed", "w").close()
+    return "late"
+
+
+@tool(effect="world_read")
+def die(call, number=9, status=None, text="", started=""):
+    if text:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    if started:
+        open(started, "w").close()
+    if status is not None:
+        os._exit(status)
+    os.kill(os.getpid(), number)
+    time.sleep(600)
+
+
+@tool(effect="world_read")
+def environ(call):
+    with open("/proc/self/environ", "rb") as file:
+        block = file.read().decode("utf-8", "replace")
+    with open("/proc/self/cmdline", "rb") as file:
+        line = file.read().decode("utf-8", "replace")
+    return {
+        "environ": dict(os.environ),
+        "block": block,
+        "cmdline": line,
+        "cwd": os.getcwd(),
+        "pid": os.getpid(),
+    }
+
+
+@tool(effect="world_read")
+def noise(call):
+    """Writes to stdout by every road there is, in the middle of a call."""
+    print("printed")
+    os.write(1, b"written\n")
+    subprocess.run([sys.executable, "-I", "-S", "-c", "print('by a child')"], check=True)
+    return "clean"
+
+
+@tool(effect="world_read")
+def flood(call, mib=1):
+    block = b"x" * 79 + b"\n"
+    for _ in range(mib * 16):
+        os.write(2, block * 819)
+    return "done"
+
+
+@tool(effect="world_read")
+def child(call, detach=False):
+    """Leaves a process behind; its pid."""
+    code = "import time; time.sleep(600)"
+    made = subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=detach)
+    return made.pid
+
+
+@tool(effect="world_read")
+def progress(call, count=3):
+    for number in range(count):
+        call.progress(number)
+    return count
+
+
+@tool(effect="world_read")
+def fail(call):
+    raise PluginError("rate_limited", "later", after_ms=250, detail={"n": 1})
+
+
+@tool(effect="world_read")
+def unencodable(call):
+    return object()
+
+
+@tool(effect="world_read")
+def stop_itself(call):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return "continued"
+
+
+@store("bench")
+class Bench:
+    """Streams: `read` counts, `blob_put` takes an upload, `blob_get` gives bytes."""
+
+    def __init__(self, setup):
+        self.setup = setup
+
+    def read(self, call, count=10, size=0):
+        pad = "x" * size
+        for number in range(count):
+            yield [number, pad] if size else number
+        return {"count": count}
+
+    @batched
+    def commit(self, calls):
+        return [len(calls) for _ in calls]
+
+    def blob_put(self, call, stop_after=None):
+        total = 0
+        for chunk in call.chunks():
+            total += len(chunk)
+            if stop_after is not None and total >= stop_after:
+                break
+        return {"size": total}
+
+    def blob_get(self, call, size=0, step=65536):
+        left = size
+        while left > 0:
+            yield b"\x00" * min(step, left)
+            left -= step
+
+
+plugin = Plugin(
+    tools=[
+        echo,
+        slow,
+        deaf,
+        die,
+        environ,
+        noise,
+        flood,
+        child,
+        progress,
+        fail,
+        unencodable,
+        stop_itself,
+    ],
+    stores=[Bench],
+)
+_ = threading  # loaded here, as any real plugin would
