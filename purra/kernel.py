@@ -28,7 +28,7 @@ from purra.journal.events import Fact, event_value
 from purra.journal.fold import fold
 from purra.journal.state import RunState
 from purra.limits import PROMPT_CHARS
-from purra.runs import ending, keys, owner, turns
+from purra.runs import ending, keys, owner, reader, turns
 from purra.runs.bindings import Adapters, Bindings, bind
 from purra.runs.commits import commit_surely
 from purra.runs.directory import Directory
@@ -265,8 +265,7 @@ class Kernel:
         if not session:
             return None, 0
         (turn,) = await self.store.get([keys.turn(session)])
-        page = await self.store.read(keys.session(session), 0, 0)
-        return turn, page.head
+        return turn, await reader.head_of(self.store, keys.session(session))
 
     def _refuse_if_busy(self, session: str, turn: Document | None) -> None:
         if self.agent.session_policy == "refuse" and turn is not None:
@@ -318,8 +317,9 @@ class Kernel:
                 if not resting or not await self._has_mail(log.state):
                     return
                 log = await self._take_over(log.state, await self.runs.lease(run.id))
-        except PurraError:
-            return  # whoever wrote has taken it up, or the store is gone: the outcome stands
+        except PurraError as fault:
+            if fault.code != "ownership_lost":  # else whoever wrote has taken the run up
+                outcome = fault
         finally:
             run.settle(outcome)
 
@@ -347,7 +347,7 @@ class Kernel:
         """Takes the lease and appends `run.owned`. Raises `PurraError(ownership_lost)`."""
         if not await owner.claimable(self.store, lease):
             raise owner.not_claimable(state.run, lease)
-        page = await self.store.read(keys.output(state.run), 0, 0)
+        output_head = await reader.head_of(self.store, keys.output(state.run))
         term = lease.revision + 1
         fact = Fact("run.owned", {"term": term, "kernel": self.id})
         event = place(fact, state.run, state.seq + 1, self.clock.wall_ms())
@@ -357,9 +357,11 @@ class Kernel:
         try:
             await commit_surely(self.store, Commit((append, take), key, durable=True))
         except StoreError as error:
-            raise owner.not_claimable(state.run, lease) from error
+            if error.code in ("conflict", "sealed"):
+                raise owner.not_claimable(state.run, lease) from error
+            raise
         fold(state, event)
-        return RunLog(self.store, self.clock, state, page.head)
+        return RunLog(self.store, self.clock, state, output_head)
 
     async def _nudge(self, run_id: str) -> None:
         """Something is in the inbox: let the owner look, or become the owner."""
@@ -377,8 +379,10 @@ class Kernel:
         run = Run(run_id, self.store, self.cancel)
         try:
             log = await self._take_over(state, lease)
-        except PurraError:
-            return  # somebody else has just taken it, and will find the entry
+        except PurraError as fault:
+            if fault.code == "ownership_lost":
+                return  # somebody else has just taken it, and will find the entry
+            raise
         tasks.start_soon(self._work, run, log)
 
     async def _queue(self, run: Run, session: str) -> None:

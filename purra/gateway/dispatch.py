@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 
+from purra.context.budget import estimate
 from purra.contracts.call import CallContext, Stop
 from purra.contracts.store import Store
 from purra.contracts.tool import ToolResult, Tools, ToolSchema
@@ -29,11 +30,16 @@ __all__ = ["Dispatch"]
 
 
 class Dispatch:
-    """Runs claimed calls of one run. `store` takes results that are too large for a journal."""
+    """Runs claimed calls of one run.
 
-    def __init__(self, run: str, store: Store) -> None:
+    `store` takes results that are too large for a journal, or for the model: one result may fill a
+    quarter of the `window` (tokens), so that a careless search does not end the run.
+    """
+
+    def __init__(self, run: str, store: Store, window: int) -> None:
         self._run = run
         self._store = store
+        self._result_tokens = window // 4
 
     async def call(self, call: Call, schema: ToolSchema, tools: Tools, stop: Stop) -> Fact:
         """The `tool.call.completed` of a claimed call. Raises nothing but cancellation and bugs."""
@@ -72,13 +78,18 @@ class Dispatch:
                 "invalid_tool_result", f"{schema.name} gave no tool result", executed="yes"
             )
         data = _result_data(schema, result)
-        body = canonical_text(data["value"]).encode()
-        if len(body) > RESULT_INLINE_BYTES:
+        text = canonical_text(data["value"])
+        body = text.encode()
+        if len(body) > RESULT_INLINE_BYTES or estimate(text, json=True) > self._result_tokens:
             data["blob"] = await self._store.blob_put(_once(body))
             data["bytes"] = len(body)
-            # Cut between characters: a code point is never halved.
-            data["value"] = body[:RESULT_INLINE_BYTES].decode(errors="ignore")
+            data["value"] = self._beginning(text)
         return self._fact(call, data)
+
+    def _beginning(self, text: str) -> str:
+        """As much of `text` as fits both bounds. Cut between characters: none is ever halved."""
+        fits = self._result_tokens * (2 if text.isascii() else 1)
+        return text[:fits].encode()[:RESULT_INLINE_BYTES].decode(errors="ignore")
 
     def _fact(self, call: Call, data: dict[str, Any]) -> Fact:
         return Fact("tool.call.completed", {"call": call.id, "name": call.name, **data}, call.seq)

@@ -39,7 +39,6 @@ class Performers:
         self._gates = gates
         preflight = Preflight(bindings.catalog, bindings.agent.limits)
         self._admission = Admission(preflight, bindings.adapters.policy, bindings.agent)
-        self._dispatch = Dispatch(log.state.run, log.store)
         self._prompt: tuple[Message, ...] | None = None
         self._tickets: dict[str, Ticket] = {}
 
@@ -160,7 +159,9 @@ class Performers:
                 return []  # stopped before it was claimed: the state has given it up
             schema = self._bindings.catalog[call.name].schema
             tools = self._bindings.tools[call.name]
-            return [await self._dispatch.call(call, schema, tools, stop)]
+            window = (self._state.context or {"window": 0})["window"]
+            dispatch = Dispatch(self._state.run, self._log.store, window)
+            return [await dispatch.call(call, schema, tools, stop)]
         finally:
             if ticket is not None:
                 ticket.release()

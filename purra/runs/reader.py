@@ -8,7 +8,7 @@ trusted for content that the store does not have.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from purra.contracts.store import Store
 from purra.errors import PurraError
@@ -16,7 +16,9 @@ from purra.journal.events import TERMINAL, Event, event_from_value
 from purra.limits import READ_PAGE
 from purra.runs.feed import Feed
 
-__all__ = ["events", "journal_of", "records"]
+__all__ = ["check_cursor", "events", "head_of", "journal_of", "records"]
+
+_BEYOND: Final = 2**62
 
 
 def check_cursor(after: object) -> int:
@@ -74,6 +76,12 @@ async def events(
                 return
     finally:
         await source.aclose()  # type: ignore[attr-defined]
+
+
+async def head_of(store: Store, stream: str) -> int:
+    """The last sequence of a stream: a read beyond every head gives no record, but says it."""
+    page = await store.read(stream, _BEYOND, 1)
+    return page.head
 
 
 async def journal_of(store: Store, stream: str) -> list[Event]:

@@ -171,7 +171,7 @@ class Shell:
             await self._log.flush()
 
     def _reconcile(self, effects: Sequence[Effect]) -> None:
-        wanted = {e.id: e for e in effects if not isinstance(e, (Record, WaitUntil))}
+        wanted = {effect.id: effect for effect in effects if isinstance(effect, Work)}
         self._timers = tuple(e for e in effects if isinstance(e, WaitUntil))
         for effect_id, running in self._running.items():
             if effect_id not in wanted:
