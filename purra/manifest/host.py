@@ -20,6 +20,7 @@ from purra.manifest.host_tables import AgentTable, HostFile, PluginTable
 from purra.manifest.names import Address, RefusedError, parse_address, suggest
 from purra.manifest.placeholders import Expanded, Parameter, Placeholders, override, state_folder
 from purra.manifest.source import Source, read_source, refusal
+from purra.values import canonical_text
 
 __all__ = [
     "SCHEMA",
@@ -81,7 +82,8 @@ class HostManifest:
     """One accepted host manifest with its parameters filled in.
 
     `folders`: absolute, searched for plugins beside the installed packages. `state`: absolute; may
-    not exist yet. `sha256`: 64 hex digits over the bytes of the file at `path`.
+    not exist yet. `uses_state`: whether anything in the file is below it. `sha256`: 64 hex digits
+    over the bytes of the file at `path`.
     """
 
     name: str
@@ -92,6 +94,7 @@ class HostManifest:
     folders: tuple[Path, ...]
     params: Mapping[str, Parameter]
     state: Path
+    uses_state: bool
     extensions: Mapping[str, Any]
     path: Path
     sha256: str
@@ -127,6 +130,7 @@ def load_host(path: Path, caller: Caller | None = None) -> HostManifest:
         folders=reader.folders(file.discovery.folders),
         params=placeholders.params,
         state=placeholders.state,
+        uses_state="{state}" in canonical_text(source.data),
         extensions=source.extensions,
         path=source.path,
         sha256=source.sha256,

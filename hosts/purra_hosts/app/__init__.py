@@ -1,0 +1,1 @@
+"""Puts a kernel together from a host manifest, and is the command line. The composition root."""

@@ -1,0 +1,211 @@
+"""From a host manifest to a kernel with its plugins: the one place that knows both.
+
+    async with open_kernel("manifests/quickstart.toml") as kernel:
+        run = await kernel.submit("What does the protocol say about cancel?")
+
+A plugin is started by the first call to it, unless its manifest says `eager`: eager ones are ready
+before `open_kernel` gives the kernel, and one that cannot start is an error there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from purra.contracts.store import Store
+from purra.contracts.tool import ToolSchema
+from purra.errors import PurraError
+from purra.kernel import Kernel
+from purra.manifest.host import Caller
+from purra.manifest.placeholders import Parameter
+from purra.runs.bindings import Adapters
+from purra.runs.result import Result
+from purra.stores.memory import MemoryStore
+from purra_bridge.ports.context import HostedContext
+from purra_bridge.ports.faults import adapter_error
+from purra_bridge.ports.model import HostedModel
+from purra_bridge.ports.policy import HostedPolicy
+from purra_bridge.ports.store import HostedStore
+from purra_bridge.ports.tool import HostedTools
+from purra_bridge.wire.errors import WireError
+from purra_hosts.app.matching import Match, Resolved
+from purra_hosts.app.plan import Plan, make_plan
+from purra_hosts.process.route import Route
+from purra_hosts.process.supervisor import ProcessHost
+
+__all__ = ["Application", "Watchers", "open_application", "open_kernel", "run_sync"]
+
+STATE_MODE = 0o700
+"""Access to the state folder: journals hold what people wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watchers:
+    """Who looks on. Both are called on the event loop and must not block.
+
+    `logs`: a record per line that a plugin prints or logs. `events`: kind and data of each step in
+    a plugin's life (`plugin.starting`, `plugin.ready`, ...).
+    """
+
+    logs: Callable[[dict[str, Any]], None] | None = None
+    events: Callable[[str, Mapping[str, Any]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An open kernel, the host that runs its plugins, and the plan that both follow."""
+
+    kernel: Kernel
+    plan: Plan
+    routes: Mapping[str, Route] = field(repr=False)
+
+
+@asynccontextmanager
+async def open_kernel(
+    manifest: str | os.PathLike[str],
+    *,
+    params: Mapping[str, Parameter] | None = None,
+    state: str | os.PathLike[str] | None = None,
+    watchers: Watchers | None = None,
+) -> AsyncIterator[Kernel]:
+    """A kernel as the host manifest describes it, for the length of an `async with` block.
+
+    `params`: values for declared parameters; relative paths in them are relative to the current
+    folder. `state`: the folder that `{state}` stands for. When the block ends, every plugin process
+    is gone; runs that were going on are left as they are, to be resumed.
+
+    Raises `PurraError` before anything started (see `make_plan`), and `AdapterError` if an eager
+    plugin or the store cannot start.
+    """
+    caller = Caller(params=params, state=None if state is None else Path(state))
+    plan = make_plan(Path(manifest), caller)
+    async with open_application(plan, watchers=watchers) as application:
+        yield application.kernel
+
+
+@asynccontextmanager
+async def open_application(
+    plan: Plan, *, watchers: Watchers | None = None
+) -> AsyncIterator[Application]:
+    """Carries a plan out. The kernel of a plan for the store alone can look at runs and end them.
+
+    Raises `AdapterError` if an eager plugin or the store cannot start, and
+    `PurraError(invalid_argument)` if the state folder cannot be made.
+    """
+    watchers = watchers or Watchers()
+    if plan.host.uses_state:
+        _make_state(plan.host.state)
+    async with AsyncExitStack() as stack:
+        host = _process_host(watchers)
+        await stack.enter_async_context(host)
+        routes = {name: host.add(launch) for name, launch in plan.launches.items()}
+        await _start_eager(routes)
+        kernel = Kernel.of(
+            _adapters(plan.match, routes),
+            _store(plan.match, routes),
+            plan.host.agent,
+        )
+        await stack.enter_async_context(kernel)
+        yield Application(kernel, plan, routes)
+
+
+def run_sync(
+    manifest: str | os.PathLike[str],
+    prompt: str,
+    *,
+    session: str = "",
+    params: Mapping[str, Parameter] | None = None,
+    state: str | os.PathLike[str] | None = None,
+) -> Result:
+    """One run from beginning to end, for scripts: opens, submits, waits, closes.
+
+    Raises what `open_kernel` and `Kernel.submit` raise; a run that fails is a `Result`.
+    """
+
+    async def main() -> Result:
+        async with open_kernel(manifest, params=params, state=state) as kernel:
+            run = await kernel.submit(prompt, session=session)
+            return await run.wait()
+
+    return anyio.run(main)
+
+
+def _make_state(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=STATE_MODE, parents=True, exist_ok=True)
+    except OSError as error:
+        raise PurraError(
+            "invalid_argument",
+            f"the state folder {folder} cannot be made: {error.strerror}",
+            hint="name another one with --state",
+        ) from None
+
+
+def _process_host(watchers: Watchers) -> ProcessHost:
+    try:
+        return ProcessHost(logs=watchers.logs, events=watchers.events)
+    except WireError as error:
+        raise adapter_error(error) from error
+
+
+async def _start_eager(routes: Mapping[str, Route]) -> None:
+    """All at once; the first failure, in start order, is the error."""
+    failures: dict[str, WireError] = {}
+
+    async def start(name: str, route: Route) -> None:
+        try:
+            await route.start()
+        except WireError as error:
+            failures[name] = error
+
+    async with anyio.create_task_group() as tasks:
+        for name, route in routes.items():
+            if route.launch.activation == "eager":
+                tasks.start_soon(partial(start, name, route))
+    for name in routes:
+        if name in failures:
+            raise adapter_error(failures[name])
+
+
+def _adapters(match: Match, routes: Mapping[str, Route]) -> Adapters:
+    names = {"model": match.model.pinned} if match.model else {}
+    names |= {f"tool:{tool.offer.name}": tool.pinned for tool in match.tools}
+    names |= {f"context[{index}]": item.pinned for index, item in enumerate(match.context)}
+    if match.policy:
+        names["policy"] = match.policy.pinned
+    return Adapters(
+        model=HostedModel(*_end(match.model, routes)) if match.model else None,
+        tools=tuple(
+            HostedTools(routes[plugin], schemas) for plugin, schemas in _by_plugin(match).items()
+        ),
+        contexts=tuple(
+            (str(item.address), HostedContext(*_end(item, routes))) for item in match.context
+        ),
+        policy=HostedPolicy(*_end(match.policy, routes)) if match.policy else None,
+        names=names,
+    )
+
+
+def _store(match: Match, routes: Mapping[str, Route]) -> Store:
+    return HostedStore(*_end(match.store, routes)) if match.store else MemoryStore()
+
+
+def _end(adapter: Resolved, routes: Mapping[str, Route]) -> tuple[Route, str]:
+    """Where a port's calls go, and which adapter there they name."""
+    return routes[adapter.address.plugin], adapter.address.name
+
+
+def _by_plugin(match: Match) -> dict[str, list[ToolSchema]]:
+    """The tools in the agent's order, as one set per plugin."""
+    sets: dict[str, list[ToolSchema]] = {}
+    for tool in match.tools:
+        assert tool.offer.tool is not None, "an offer of the kind tool that is not dynamic"
+        sets.setdefault(tool.address.plugin, []).append(tool.offer.tool)
+    return sets
