@@ -12,6 +12,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+__all__ = [
+    "CODES",
+    "AdapterError",
+    "Blame",
+    "Code",
+    "EffectState",
+    "Executed",
+    "KernelBug",
+    "PurraError",
+    "Retry",
+    "StoreError",
+    "ToolError",
+]
+
 Blame = Literal["caller", "operator", "plugin", "model", "host", "kernel", "store"]
 Retry = Literal["never", "same", "other"]
 Executed = Literal["no", "maybe", "yes"]

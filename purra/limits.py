@@ -4,6 +4,41 @@ from __future__ import annotations
 
 from typing import Final
 
+__all__ = [
+    "APPROVAL_TTL_MS",
+    "ARGUMENT_CHARS",
+    "CANCEL_GRACE_S",
+    "CONTEXT_TIMEOUT_S",
+    "DELTA_BATCH_BYTES",
+    "DELTA_BATCH_S",
+    "DISPATCH_MARGIN_S",
+    "ERROR_TEXT_CHARS",
+    "INBOX_DELAY_S",
+    "LEASE_TOUCH_S",
+    "LEASE_TTL_MS",
+    "MAX_CALLS_PER_BATCH",
+    "MAX_ROUNDS",
+    "MAX_TOOL_CALLS",
+    "MODEL_IDLE_S",
+    "PARALLEL_CALLS",
+    "POLICY_TIMEOUT_S",
+    "PROMPT_CHARS",
+    "READ_PAGE",
+    "RESULT_INLINE_BYTES",
+    "RUN_DEADLINE_S",
+    "SCHEMA_BYTES",
+    "SCHEMA_DEPTH",
+    "SCHEMA_NODES",
+    "SESSION_RUNS",
+    "STORE_PATIENCE_S",
+    "STORE_RETRY_S",
+    "STREAM_CHARS",
+    "STREAM_CHUNKS",
+    "SUBSCRIBER_EVENTS",
+    "TOOL_GRACE_S",
+    "TOOL_TIMEOUT_S",
+]
+
 MAX_ROUNDS: Final = 16
 """Model rounds of one run, unless its agent says otherwise."""
 MAX_TOOL_CALLS: Final = 64

@@ -1,0 +1,51 @@
+# Thin: each target brings .venv up to date and calls one tool. The stamp depends on the project
+# files, so a second run sets nothing up and needs no network.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PROJECTS := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml))
+PACKAGES := purra hosts/purra_hosts bridge/purra_bridge bridge/purra_sdk tck/purra_tck \
+	$(wildcard plugins/*/purra_plugin_*)
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(name))))
+QUESTION ?= How does a caller cancel a running tool?
+
+.PHONY: help setup demo test check format snapshots clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with everything in it
+
+$(STAMP): $(PROJECTS)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/it" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than Python 3.11; set PYTHON=/path/to/a/newer/one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,dev]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation \
+		$(patsubst %/pyproject.toml,-e ./%,$(filter plugins/%,$(PROJECTS)))
+	@touch $@
+
+demo: $(STAMP) ## one real agent over docs/, four plugins, no network
+	@$(BIN)/purra run manifests/quickstart.toml "$(QUESTION)"
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest -n auto
+
+check: $(STAMP) ## lint, format, types, rings, gates
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES)
+	$(BIN)/python -m pytest tests/architecture
+
+format: $(STAMP) ## rewrite the files as check wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+snapshots: $(STAMP) ## store the protocol's names and the public surface anew; review the diff
+	PURRA_SNAPSHOTS=write $(BIN)/python -m pytest tests/architecture/test_snapshots.py
+
+clean: ## remove what the tools left behind
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
