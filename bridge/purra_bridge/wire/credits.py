@@ -64,7 +64,7 @@ class ReceiveWindow:
     def consume(self, cost: int) -> int:
         """`cost` has been taken; returns the credit to send now, 0 while under half a window."""
         due = self.due + cost
-        if due > self.window - self.left:
+        if cost < 0 or due > self.window - self.left:
             raise ValueError(f"{cost} bytes consumed that were not received, or consumed twice")
         if due * 2 < self.window:
             self.due = due
