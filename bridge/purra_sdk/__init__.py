@@ -15,8 +15,7 @@ and every module imported here is paid by every plugin.
 from __future__ import annotations
 
 from .declare import Plugin, batched, context, model, policy, store, tool
-from .errors import CallCancelled, PluginError, StoreError, ToolError
-from .items import outcome
+from .outcomes import CallCancelled, PluginError, StoreError, ToolError, outcome
 
 __all__ = [
     "CallCancelled",

@@ -13,10 +13,10 @@ import asyncio
 from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
-from .answers import answer_of, report, unsendable
 from .calls import QUEUED, RUNNING, Call, Stream
-from .errors import CallCancelled, PluginError
-from .feed import Feed
+from .ledger import answer_of, report, unsendable
+from .link import Feed
+from .outcomes import CallCancelled, PluginError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

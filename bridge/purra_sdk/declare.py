@@ -12,7 +12,7 @@ would cost ten modules for the same answer.
 
 from __future__ import annotations
 
-from .errors import PluginError
+from .outcomes import PluginError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What handlers yield and return: the payloads of the contracts, made by one function each."""
+"""What a model's `generate` yields: the items of the model contract, made by one function each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Outcome", "content", "finish", "outcome", "reasoning", "tool_call", "usage"]
+__all__ = ["content", "finish", "reasoning", "tool_call", "usage"]
 
 
 def reasoning(text: str) -> dict[str, Any]:
@@ -43,37 +43,3 @@ def finish(reason: str, native: str = "") -> dict[str, Any]:
     the provider's own word for it (MOD-03).
     """
     return {"t": "finish", "reason": reason, "native": native}
-
-
-class Outcome:
-    """A tool's result with more than its value; made by `outcome`."""
-
-    __slots__ = ("body",)
-
-    def __init__(self, body: dict[str, Any]) -> None:
-        self.body = body
-
-
-def outcome(
-    value: Any,
-    *,
-    effect_state: str = "",
-    step: str = "",
-    display: dict[str, Any] | None = None,
-    **more: Any,
-) -> Outcome:
-    """What a tool returns when its value alone does not say everything.
-
-    `effect_state`: `not_started`, `committed`, `unknown`. `step`: `continue` or `complete` (the run
-    ends after this batch). `display`: for people, never for the model. `more`: `planning` (`keep`,
-    `replan`), `is_error`, `code`, `events`, `artifacts`. What is left out takes the default of the
-    tool contract.
-    """
-    body = {"value": value, **more}
-    if effect_state:
-        body["effect_state"] = effect_state
-    if step:
-        body["step"] = step
-    if display:
-        body["display"] = display
-    return Outcome(body)

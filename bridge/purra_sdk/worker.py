@@ -24,13 +24,11 @@ from purra_bridge.wire import events as wire
 from purra_bridge.wire.errors import WireError
 from purra_bridge.wire.session import Session
 
-from .answers import report, unsendable
 from .calls import DETACHED, QUEUED, RUNNING, STREAMING, Call, Stream
 from .declare import Plugin
-from .errors import CallCancelled
-from .feed import Feed
-from .ledger import Ledger
-from .link import Link
+from .ledger import Ledger, report, unsendable
+from .link import Feed, Link
+from .outcomes import CallCancelled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""What a handler raises to say more than "it went wrong".
+"""What a handler raises or returns to say more than "it went wrong" or "here is the value".
 
-Any other exception becomes `internal`: the caller learns its class, its text and traceback go to
-the log only, because an exception's text may hold what the model must not read.
+An exception that is not of this file becomes `internal`: the caller learns its class, its text and
+traceback go to the log only, because an exception's text may hold what the model must not read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["CallCancelled", "PluginError", "StoreError", "ToolError"]
+__all__ = ["CallCancelled", "Outcome", "PluginError", "StoreError", "ToolError", "outcome"]
 
 
 class PluginError(Exception):
@@ -74,3 +74,37 @@ class CallCancelled(BaseException):
     Derived from BaseException, as asyncio's CancelledError is: `except Exception` around a wait for
     the next chunk must not turn a cancelled call into one that goes on.
     """
+
+
+class Outcome:
+    """A tool's result with more than its value; made by `outcome`."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.body = body
+
+
+def outcome(
+    value: Any,
+    *,
+    effect_state: str = "",
+    step: str = "",
+    display: dict[str, Any] | None = None,
+    **more: Any,
+) -> Outcome:
+    """What a tool returns when its value alone does not say everything.
+
+    `effect_state`: `not_started`, `committed`, `unknown`. `step`: `continue` or `complete` (the run
+    ends after this batch). `display`: for people, never for the model. `more`: `planning` (`keep`,
+    `replan`), `is_error`, `code`, `events`, `artifacts`. What is left out takes the default of the
+    tool contract.
+    """
+    body = {"value": value, **more}
+    if effect_state:
+        body["effect_state"] = effect_state
+    if step:
+        body["step"] = step
+    if display:
+        body["display"] = display
+    return Outcome(body)
