@@ -94,7 +94,6 @@ def _table() -> Mapping[str, Code]:
         "same",
         upstream_stream_interrupted="the model's stream ended before it was complete",
         empty_response="the model answered with neither text nor calls",
-        model_contract_violation="the model adapter broke the order or shape of its stream",
         model_stream_limit_exceeded="the model's stream passed a limit",
     )
     add(

@@ -149,14 +149,14 @@ class Kernel:
         started = self._started(bindings, prompt, session, freeze(binding or {}, where="binding"))
         run = Run(run_id, self.store, self.cancel)
         while True:
-            turn, head = await self._session(session)
+            turn = await self._turn(session)
             if session and not turns.free(turn):
                 self._refuse_if_busy(session, turn)
-                await self._create_queued(run_id, started(head), turn)
+                await self._create_queued(run_id, started, turn)
                 tasks.start_soon(self._queue, run, session)
                 return run
             try:
-                log = await self._create(run_id, started(head), turn)
+                log = await self._create(run_id, started, turn)
             except StoreError as error:
                 if error.detail.get("key") == keys.turn(session):
                     continue  # another run of the session was faster: look again
@@ -238,9 +238,7 @@ class Kernel:
 
     # -- creating -----------------------------------------------------------------------------
 
-    def _started(
-        self, bindings: Bindings, prompt: str, session: str, binding: Any
-    ) -> Callable[[int], Fact]:
+    def _started(self, bindings: Bindings, prompt: str, session: str, binding: Any) -> Fact:
         limits = self.agent.limits
         data = {
             "snapshot": SNAPSHOT,
@@ -259,13 +257,13 @@ class Kernel:
         }
         if binding:
             data["binding"] = binding
-        return lambda head: Fact("run.started", {**data, "session_head": head})
+        return Fact("run.started", data)
 
-    async def _session(self, session: str) -> tuple[Document | None, int]:
+    async def _turn(self, session: str) -> Document | None:
         if not session:
-            return None, 0
+            return None
         (turn,) = await self.store.get([keys.turn(session)])
-        return turn, await reader.head_of(self.store, keys.session(session))
+        return turn
 
     def _refuse_if_busy(self, session: str, turn: Document | None) -> None:
         if self.agent.session_policy == "refuse" and turn is not None:

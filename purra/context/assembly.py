@@ -26,6 +26,7 @@ from purra.journal.events import Fact
 from purra.journal.state import RunState
 from purra.limits import CONTEXT_TIMEOUT_S, SESSION_RUNS
 from purra.runs import keys
+from purra.runs.reader import head_of
 from purra.values import canonical_text
 
 __all__ = ["Assembled", "Providers", "assemble", "offers_estimate", "restore"]
@@ -65,7 +66,7 @@ async def assemble(
         raise PurraError("model_generation_limit_unknown", "the model states no output limit")
     sections = tuple(Message("system", section.text) for section in agent.sections)
     session, prompt = state.started["session"], state.started["prompt"]
-    history = await _history(store, session, state.started["session_head"])
+    history = await _history(store, session)
     fixed = (*sections, *history)
     reserves = [reserved, profile.output_limit, *map(estimate_message, fixed)]
     tokens = pool(profile.window, reserves)
@@ -162,11 +163,14 @@ async def _keep(store: Store, messages: Sequence[Message]) -> str:
     return await store.blob_put(chunks())
 
 
-async def _history(store: Store, session: str, head: int) -> tuple[Message, ...]:
-    """Prompt and answer of the session's last completed runs, as of this run's start."""
-    if not session or not head:
+async def _history(store: Store, session: str) -> tuple[Message, ...]:
+    """Prompt and answer of the session's last completed runs; none is added while this one
+    lives."""
+    if not session:
         return ()
-    page = await store.read(keys.session(session), max(0, head - SESSION_RUNS), SESSION_RUNS)
+    stream = keys.session(session)
+    head = await head_of(store, stream)
+    page = await store.read(stream, max(0, head - SESSION_RUNS), SESSION_RUNS)
     return tuple(
         message
         for record in page.records

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import anyio
-from purra.gateway.batch import BatchAssembly
 
 from purra.contracts.call import CallContext
 from purra.contracts.model import (
@@ -26,6 +25,7 @@ from purra.contracts.model import (
     Usage,
 )
 from purra.errors import AdapterError, PurraError
+from purra.gateway.batch import BatchAssembly
 from purra.journal.events import Fact
 from purra.journal.state import Attempt
 from purra.limits import MODEL_IDLE_S, STREAM_CHARS, STREAM_CHUNKS
@@ -57,7 +57,7 @@ class _Stream:
         self._chunks = 0
 
     def take(self, chunk: Chunk) -> None:
-        """Raises `AdapterError(model_contract_violation | model_stream_limit_exceeded)`."""
+        """Raises `AdapterError(contract_violation | model_stream_limit_exceeded)`."""
         self._chunks += 1
         if isinstance(chunk, Usage):
             self.usage = chunk
@@ -125,7 +125,7 @@ class _Stream:
 
 
 def _violation(what: str) -> AdapterError:
-    return AdapterError("model_contract_violation", what, executed="yes")
+    return AdapterError("contract_violation", what, executed="yes")
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -37,7 +37,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
     {
         "run.started": _kind(
             "the run exists: what was asked, of which agent, within which limits",
-            "snapshot agent fingerprint components session session_head prompt limits deadline_ms",
+            "snapshot agent fingerprint components session prompt limits deadline_ms",
             "binding approvals",
         ),
         "run.owned": _kind("an owner took the run; earlier terms' effects stop", "term kernel"),

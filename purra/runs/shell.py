@@ -109,6 +109,8 @@ class Shell:
 
     async def _drive(self) -> None:
         try:
+            if self._state.term > 1:  # a run that was taken over: what does its inbox say?
+                await self._read_inbox()
             while await self._advance():
                 await self._rest()
         except PurraError as fault:
@@ -160,7 +162,7 @@ class Shell:
     def _at_once(self, effects: Sequence[Effect]) -> list[Fact]:
         facts: list[Fact] = []
         for effect in effects:
-            if not isinstance(effect, WaitUntil) and effect.id not in self._running:
+            if isinstance(effect, Work) and effect.id not in self._running:
                 facts += self._performers.at_once(effect)
         return facts
 

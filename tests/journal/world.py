@@ -52,7 +52,6 @@ class World:
                     "fingerprint": "f",
                     "components": {},
                     "session": "",
-                    "session_head": 0,
                     "prompt": "go",
                     "limits": limits,
                     "deadline_ms": 10**9,
