@@ -39,7 +39,16 @@ class PermissionTable(Strict):
     """`[capabilities]` of a plugin, `grants` of a host manifest."""
 
     fs: _FsTable = _FsTable()
-    network: Any = Field(default="none", description="none, any, or a list of host:port")
+    network: Any = Field(
+        default="none",
+        description="none, any, or a list of host:port",
+        json_schema_extra={
+            "anyOf": [
+                {"enum": ["none", "any"]},
+                {"type": "array", "items": {"type": "string", "pattern": ":[0-9]{1,5}$"}},
+            ]
+        },
+    )
     host: list[str] = Field(default=[], description="secret:NAME, memory, model, tool")
     subprocess: bool = Field(default=False, description="May start programs of its own")
     env: list[str] = Field(default=[], description="Environment variables to pass through")

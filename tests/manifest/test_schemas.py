@@ -21,6 +21,7 @@ EXPRESSIBLE = (
     "man-005-effect-unknown",
     "man-006-limit-zero",
     "plg-001-unknown",
+    "capability-network",
     "isolation-unknown-level",
 )
 """Bad examples whose fault a JSON Schema can express."""
