@@ -239,8 +239,9 @@ def test_recovery_reaches_into_lists_and_objects() -> None:
         "note": "[1]",
         "more": "[1]",
     }
-    with pytest.raises(TypeError):
-        got.value["a/b"][1]["x"] = 1
+    for part in (got.value, got.value["a/b"][0], got.value["a/b"][1]):
+        with pytest.raises(TypeError):
+            part["x"] = 1  # type: ignore[index]
 
 
 def test_quotes_do_not_get_around_the_depth() -> None:

@@ -62,6 +62,9 @@ Reference = extend(Draft202012Validator, {"uniqueItems": _unique_items})  # type
 @settings(max_examples=600)
 @given(object_schemas, values | st.dictionaries(st.sampled_from(NAMES), values, max_size=3))
 @example({"type": "object", "properties": {"a": {"enum": [1]}}}, {"a": True})
+@example({"type": "object", "properties": {"a": {"enum": [True]}}}, {"a": True})
+@example({"type": "object", "properties": {"a": {"enum": [True]}}}, {"a": 1})
+@example({"type": "object", "properties": {"a": {"const": {"b": 1}}}}, {"a": {"b": 1, "c": 2}})
 @example({"type": "object", "properties": {"a": {"const": [1.0]}}}, {"a": [True]})
 @example({"type": "object", "properties": {"a": {"const": -0.0}}}, {"a": 0})
 @example({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1.0})
@@ -131,6 +134,11 @@ def test_reports_are_bounded_strict_and_point_into_the_value(schema: Any, value:
             {"x": 0},
             ("/p/x", "minimum", 1, None),
         ),
+        (
+            {"oneOf": [{"minimum": 1}, {"type": "integer", "minimum": 2}]},
+            0,
+            ("/p", "oneOf", 1, 0),
+        ),
     ],
 )
 def test_each_rule_reports_place_rule_and_limit(schema: Any, value: Any, report: Any) -> None:
@@ -183,6 +191,8 @@ def test_reports_are_bounded_in_number_and_length() -> None:
     assert len(found) == VIOLATIONS
     assert all(len(str(one)) < 160 for one in found)
     assert len(str(found[0].to_value()["limit"])) == 120
+    many = {"required": list("abcdefgh"), "const": 1, "anyOf": [{"type": "null"}]}
+    assert len(inner(many).violations({"p": {}})) == VIOLATIONS
 
 
 SECRET = "hunter2"
