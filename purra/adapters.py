@@ -139,11 +139,16 @@ def _is_stray_cancel(error: BaseException) -> bool:
 
 
 class _Deadline:
-    """The time that a call has, counted from here on."""
+    """The time that a call has, counted from here on.
+
+    Raises `AdapterError(cancelled, executed="no")` if the call was given up before it began.
+    """
 
     __slots__ = ("_end_s",)
 
     def __init__(self, context: CallContext) -> None:
+        if context.stop.requested:
+            raise AdapterError("cancelled", "the call was given up", origin="caller", executed="no")
         limit_s = context.timeout_s
         self._end_s = None if limit_s is None else time.monotonic() + limit_s
 
@@ -249,10 +254,10 @@ class _ToolSet:
             report = reports.report if is_async else reports.report_from_thread
             values[function.read.injected] = dataclasses.replace(context, progress=report)
         call = functools.partial(function.function, **values)
+        deadline = _Deadline(context)
         try:
             with _Boundary(ToolError):
-                made = call() if is_async else self._in_thread(call)
-                found = await _Deadline(context).wait(made)
+                found = await deadline.wait(call() if is_async else self._in_thread(call))
         except ToolError as error:
             found = _told(error)
         finally:
@@ -323,9 +328,9 @@ class _LocalContext:
     async def provide(
         self, request: ContextRequest, budget: int, context: CallContext
     ) -> ContextBundle:
+        deadline = _Deadline(context)
         with _Boundary():
-            provided = self._provider.provide(request, budget, context)
-            found = await _Deadline(context).wait(provided)
+            found = await deadline.wait(self._provider.provide(request, budget, context))
         return answers.bundle(found, "bundle")
 
     async def compress(

@@ -61,5 +61,20 @@ class HostedTools:
         try:
             found = await self._channel.call(request, report)
         except WireError as error:
-            raise adapter_error(error) from error
+            raise _tool_error(error) from error
         return answers.tool_result(found, "result")
+
+
+def _tool_error(error: WireError) -> AdapterError:
+    """As any other, but a result that is no strict value has a code of its own (JSON-11, K26)."""
+    found = adapter_error(error)
+    if error.code != "contract_violation" or error.executed != "yes":
+        return found
+    return AdapterError(
+        "tool_result_encoding",
+        error.message,
+        origin=found.origin,
+        executed=found.executed,
+        effect_state=found.effect_state,
+        detail=found.detail,
+    )
