@@ -24,7 +24,7 @@ from purra_bridge.wire.codec import (
     encode_trusted,
 )
 from purra_bridge.wire.credits import FRAME_COST_BYTES, ReceiveWindow, SendWindow
-from purra_bridge.wire.errors import ProtocolViolation, WireError, too_large
+from purra_bridge.wire.errors import ProtocolViolation, WireError, too_large, unreadable
 from purra_bridge.wire.frames import FrameWriter
 from purra_bridge.wire.header import BATCH, END, LAST_CALL_ID, RAW
 from purra_bridge.wire.messages import (
@@ -166,24 +166,25 @@ class Calls:
         call = self.own.get(call_id)
         if call is None or call.state is CANCELLED:
             return False
-        if self.writer.withdraw(call.place):
-            del self.own[call_id]
-            self.writer.forget(call_id)
+        if self._withdrawn(call_id, call):
             return True
-        call.state = _BY_CALLER[CANCEL][call.state]
-        body = self._encode({"reason": reason})
-        if self.writer.forget(call_id):
-            self.writer.control(CANCEL, call_id, body)
-        else:  # its CALL has not left completely: stay behind it
-            self.writer.send(CANCEL, call_id, body)
+        self._tell_cancelled(call_id, call, reason)
         return False
 
-    def end_upload(self, call_id: int) -> None:
-        """Says that the upload of a call of ours is complete."""
-        call = self.own.get(call_id)
-        if call is not None and call.state is OPEN:
-            call.state = _BY_CALLER[END_INPUT][call.state]
-            self.writer.data(RAW | END, call_id, b"", self._sending(call_id, call))
+    def _withdrawn(self, call_id: int, call: _Call) -> bool:
+        if call.send is not None or not self.writer.withdraw(call.place):
+            return False
+        del self.own[call_id]
+        return True
+
+    def _tell_cancelled(self, call_id: int, call: _Call, reason: str) -> None:
+        call.state = _BY_CALLER[CANCEL][call.state]
+        self.writer.forget(call_id)
+        body = encode_trusted({"reason": reason})
+        if call.place < 0 or self.writer.unsent(call.place):
+            self.writer.send(CANCEL, call_id, body)  # never ahead of its own CALL
+        else:
+            self.writer.control(CANCEL, call_id, body)
 
     # What we answer
 
@@ -269,9 +270,9 @@ class Calls:
             self._cancel_children(call_id)
 
     def _cancel_children(self, parent: int) -> None:
-        for call_id, call in list(self.own.items()):
-            if call.parent == parent:
-                self.cancel(call_id, "parent_gone")
+        for call_id, call in self.own.items():
+            if call.parent == parent and call.state is not CANCELLED:
+                self._tell_cancelled(call_id, call, "parent_gone")
 
     # Windows
 
@@ -345,7 +346,7 @@ class Calls:
         try:
             value = self._decode(body)
         except ValueRefused as refused:
-            events.append(ev.Failed(call_id, _unreadable("RESULT", refused)))
+            events.append(ev.Failed(call_id, unreadable("RESULT", refused)))
         else:
             events.append(ev.Returned(call_id, value))
 
@@ -356,7 +357,7 @@ class Calls:
         try:
             decoded = self._decode(body, _ENVELOPE_DEPTH)
         except ValueRefused as refused:
-            events.append(ev.Failed(call_id, _unreadable("ERROR", refused)))
+            events.append(ev.Failed(call_id, unreadable("ERROR", refused)))
             return
         wrong = fault(ERROR, decoded)
         error = WireError("contract_violation", wrong) if wrong else WireError.from_body(decoded)
@@ -371,10 +372,9 @@ class Calls:
         self._drop_assembly(call_id)
         self.writer.forget(call_id)
         if self.served:
-            for child_id, child in self.served.items():
+            for child_id, child in list(self.served.items()):
                 if child.parent == call_id and child.state is not CANCELLED:
-                    child.state = CANCELLED
-                    events.append(ev.Cancelled(child_id, "parent_gone"))
+                    self._caller_left(child_id, child, "parent_gone", events)
         if call.muted:
             self.count("late_frames")
         return call.muted
@@ -407,7 +407,7 @@ class Calls:
                 values = self._values(flags, body)
             except ValueRefused as refused:
                 self._return_link(link_cost)
-                self.spoil(call_id, call, _unreadable("DATA", refused, "maybe"), events)
+                self.spoil(call_id, call, unreadable("DATA", refused, "maybe"), events)
                 return
             events.append(ev.Items(call_id, values, cost, end))
         if prepaid:
@@ -426,7 +426,8 @@ class Calls:
         one that we serve gets its error now and its handler is told."""
         if call_id & 1 == self._odd:
             call.muted = True
-            self.cancel(call_id, error.code)
+            if call.state is not CANCELLED:
+                self._tell_cancelled(call_id, call, error.code)
             events.append(ev.Failed(call_id, error))
             return
         code = "invalid_argument" if error.code == "contract_violation" else error.code
@@ -459,18 +460,20 @@ class Calls:
     def on_cancel(self, kind: int, flags: int, call_id: int, body: Any, events: Events) -> None:
         """CANCEL of a call that we serve."""
         before = self.served.get(call_id)
-        told = before is not None and (before.state is CANCELLED or before.ended)
+        again = before is not None and before.state is CANCELLED
         call = self.judge(call_id, CANCEL)
         if call is None:
             if call_id in self.joining:  # its CALL has not arrived completely
                 self.joining[call_id].cancelled = True
-            return
+        elif not again:
+            self._caller_left(call_id, call, self._reason(body), events)
+
+    def _caller_left(self, call_id: int, call: _Call, reason: str, events: Events) -> None:
+        call.state = CANCELLED
         if not self.writer.forget(call_id):
             self._pump()
-        if told:
-            return
-        events.append(ev.Cancelled(call_id, self._reason(body)))
-        if self.own:
+        if not call.ended:
+            events.append(ev.Cancelled(call_id, reason))
             self._cancel_children(call_id)
 
     def _reason(self, body: Any) -> str:
@@ -555,9 +558,7 @@ class Calls:
         for call_id, call in list(self.own.items()):
             if call_id <= last_id or call.parent is not None or call.muted:
                 continue
-            if self.writer.withdraw(call.place):
-                del self.own[call_id]
-            call.muted = True
+            call.muted = not self._withdrawn(call_id, call)
             events.append(ev.Failed(call_id, WireError("draining", "the call was not started")))
 
     def close(self, code: str, message: str, detail: dict[str, Any], events: Events) -> None:
@@ -593,10 +594,3 @@ def _alive(parent: _Call | None) -> bool:
     if parent is None or parent.muted or parent.ended:
         return False
     return parent.state is not CANCELLED
-
-
-def _unreadable(what: str, refused: ValueRefused, executed: str = "yes") -> WireError:
-    detail = {} if refused.offset is None else {"offset": refused.offset}
-    return WireError(
-        "contract_violation", f"unreadable {what}: {refused}", executed=executed, detail=detail
-    )

@@ -10,7 +10,7 @@ removed (a snapshot test holds it). Source: the wire specification, chapter erro
 
 from __future__ import annotations
 
-__all__ = ["CODES", "REASONS", "ProtocolViolation", "WireError", "too_large"]
+__all__ = ["CODES", "REASONS", "ProtocolViolation", "WireError", "too_large", "unreadable"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,4 +158,12 @@ def too_large(length: int, limit: int, executed: str = "no") -> WireError:
         f"a message of {length} bytes; the limit is {limit}",
         executed=executed,
         detail={"bytes": length, "limit": limit},
+    )
+
+
+def unreadable(what: str, refused: Any, executed: str = "yes") -> WireError:
+    """The error for a body of ours that its decoder refused (`codec.ValueRefused`)."""
+    detail = {} if refused.offset is None else {"offset": refused.offset}
+    return WireError(
+        "contract_violation", f"unreadable {what}: {refused}", executed=executed, detail=detail
     )

@@ -1,5 +1,9 @@
 """Messages over `max_frame` arrive in fragments and are joined before they are decoded.
 
+Each fragment costs credit of the link, returned as soon as it is stored; but the first of a CALL is
+free, like a CALL that is whole: a call that waits for credit must not keep later ones from opening,
+and ids are opened in order.
+
 A fragment has the flag MORE, or is the last of a message of which one had it. Fragments of
 different calls may be interleaved; those of one call may not, but for CREDIT and CANCEL between
 them. Loaded with the first fragment: most workers never see one.
@@ -82,8 +86,9 @@ class Joiner:
             raise ProtocolViolation("bad_frame", f"{name_of(kind)} in fragments")
         if body is not None:
             length = len(body)
-        calls.charge_link(length + FRAME_COST_BYTES)
         entry = calls.joining.get(call_id)
+        if entry is not None or kind != CALL:
+            calls.charge_link(length + FRAME_COST_BYTES)
         if entry is None:
             entry = self._begin(kind, call_id)
             if entry is None:

@@ -23,7 +23,7 @@ from collections import deque
 from purra_bridge.wire.credits import FRAME_COST_BYTES, SendWindow
 from purra_bridge.wire.errors import ProtocolViolation
 from purra_bridge.wire.header import HEADER_BYTES, MORE, pack_header, unpack
-from purra_bridge.wire.messages import DATA
+from purra_bridge.wire.messages import CALL, DATA
 
 __all__ = ["BUFFER_BYTES", "OVERSIZE", "FrameReader", "FrameWriter"]
 
@@ -171,9 +171,10 @@ class FrameWriter:
         self.pending_bytes += HEADER_BYTES + len(body)
 
     def send(self, kind: int, call_id: int, body: bytes) -> int:
-        """Queues a message that needs no credit; returns its place for `withdraw`.
+        """Queues a message that needs no credit; returns its place for `withdraw`, or -1.
 
-        It is cut if it is over `max_frame`, and waits if its call has something waiting.
+        It is cut if it is over `max_frame`, and waits if its call has something waiting: then it
+        has no place.
         """
         place = self._base + len(self._frames)
         if len(body) <= self.max_frame and call_id not in self._lanes:
@@ -278,13 +279,14 @@ class FrameWriter:
                 return False
             piece = item.body
         else:
-            if self.link.credit <= 0:
+            opens = item.kind == CALL and not item.at  # free, so that ids are opened in order
+            if self.link.credit <= 0 and not opens:
                 return False
             # The stream pays for the whole message when it begins, the link for each fragment.
             if not item.at and not _pay(item.window, _cut_cost(size, self.max_frame)):
                 return False
             piece = item.body[item.at : item.at + self.max_frame]
-            cost = len(piece) + FRAME_COST_BYTES
+            cost = 0 if opens else len(piece) + FRAME_COST_BYTES
             if item.at + len(piece) < size:
                 flags |= MORE
         self.link.credit -= cost

@@ -345,7 +345,7 @@ class Session:
 
     def end_upload(self, call_id: int) -> None:
         """The upload of a call of ours is complete."""
-        self._calls.end_upload(call_id)
+        self._calls.chunk(call_id, b"", True)
 
     def consumed(self, call_id: int, cost: int) -> None:
         """The items or chunks of this `cost` have been taken: credit goes back at half a window.
@@ -423,7 +423,7 @@ class Session:
         if len(packed) > limit:
             raise too_large(len(packed), limit)
         self._move(self._role, kind)
-        if kind in (PING, PONG):
+        if kind in (PING, PONG) and self.state in ROUTABLE:  # else it could overtake WELCOME
             self._writer.control(kind, 0, packed)
         else:
             self._writer.send(kind, 0, packed)

@@ -8,7 +8,7 @@ import tracemalloc
 from types import MappingProxyType
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -17,7 +17,7 @@ from purra_bridge.wire.messages import CALL, CREDIT, DATA, RESULT
 SMALL_BUFFER_BYTES = 40 * 1024
 
 
-def feed(reader: FrameReader, data: bytes, piece: int) -> list[tuple[int, int, int, bytes]]:
+def feed(reader: FrameReader, data: bytes, piece: int) -> list[tuple[int, int, int, Any]]:
     """Reads `data` in pieces of at most `piece` bytes."""
     found: list[Any] = []
     at = 0
@@ -32,7 +32,7 @@ def feed(reader: FrameReader, data: bytes, piece: int) -> list[tuple[int, int, i
     return found
 
 
-def cut(data: bytes) -> list[tuple[int, int, int, bytes]]:
+def cut(data: bytes) -> list[tuple[int, int, int, Any]]:
     """What a correct reader must find, computed the slow way."""
     found = []
     while data:
@@ -139,8 +139,10 @@ def test_bodies_outlive_the_buffer() -> None:
 # Writing
 
 
-def written(writer: FrameWriter) -> list[tuple[int, int, int, bytes]]:
-    assert writer.pending_bytes == sum(map(len, parts := writer.take()))
+def written(writer: FrameWriter) -> list[tuple[int, int, int, Any]]:
+    pending = writer.pending_bytes
+    parts = writer.take()
+    assert pending == sum(map(len, parts))
     assert writer.pending_bytes == 0
     return cut(b"".join(parts))
 
@@ -189,19 +191,29 @@ def test_lanes_take_turns() -> None:
 def test_a_large_body_is_cut_and_pays_by_fragment() -> None:
     """Fragments of any message cost link credit; the last one has no MORE."""
     writer = FrameWriter(100, 10_000)
-    writer.send(CALL, 1, b"x" * 250)
+    writer.send(RESULT, 1, b"x" * 250)
     frames = written(writer)
     assert [(f[0], f[1], len(f[3])) for f in frames] == [
-        (CALL, MORE, 100),
-        (CALL, MORE, 100),
-        (CALL, 0, 50),
+        (RESULT, MORE, 100),
+        (RESULT, MORE, 100),
+        (RESULT, 0, 50),
     ]
     assert writer.link.credit == 10_000 - 250 - 3 * FRAME_COST_BYTES
 
 
+def test_the_first_fragment_of_a_call_is_free() -> None:
+    """Calls must open in the order of their ids, whatever waits for credit."""
+    writer = FrameWriter(100, 1000)
+    writer.link.credit = 0
+    writer.send(CALL, 1, b"x" * 250)
+    writer.send(CALL, 3, b"y")
+    assert [(f[1], f[2], len(f[3])) for f in written(writer)] == [(MORE, 1, 100), (0, 3, 1)]
+    assert writer.link.credit == 0
+
+
 def test_fragments_wait_for_link_credit() -> None:
     writer = FrameWriter(100, 200)
-    writer.send(CALL, 1, b"x" * 1000)
+    writer.send(RESULT, 1, b"x" * 1000)
     assert len(written(writer)) == 2
     for _ in range(4):
         writer.link.add(264)
