@@ -122,14 +122,11 @@ class Ledger:
 
     def log(self, level: str, message: str, fields: dict[str, Any], call: int | None) -> None:
         """LOG. A line must not fail for its contents: what is no strict value is sent as text."""
-        try:
-            encode((level, message, fields))
-        except ValueError:
-            level, message = ascii(level), ascii(message)
-            fields = {ascii(name): ascii(value) for name, value in fields.items()}
+        plain = {_plain(name): _strict(value) for name, value in fields.items()}
+        level, message = _plain(level), _plain(message)
         with self.link.lock:
             if self.link.open:
-                self.session.log(level, message, fields, call)
+                self.session.log(level, message, plain, call)
                 self.link.flush()
 
     def status(self, body: dict[str, Any]) -> None:
@@ -238,6 +235,8 @@ class Ledger:
         link = self.link
         while not ready():
             link.flush()
+            if ready():
+                return  # the lock was let go of
             if get_ident() == link.reader:
                 self.reading_inside = True
                 link.read()
@@ -377,3 +376,16 @@ def report(error: BaseException) -> None:
         sys.__excepthook__(type(error), error, error.__traceback__)
     except BaseException:  # a plugin may have closed or replaced stderr
         pass
+
+
+def _plain(text: object) -> str:
+    """Text without lone surrogates."""
+    return str(text).encode(errors="backslashreplace").decode()
+
+
+def _strict(value: Any) -> Any:
+    try:
+        encode(value)
+    except ValueError:
+        return ascii(value)
+    return value

@@ -133,12 +133,11 @@ class Worker:
         self._start_hands()
         link.lock.acquire()
         while link.open and not (link.draining and not ledger.calls):
-            call = self._next(self._main)
+            call = self._next_flushed(self._main)
             if call is not None:
                 self._serve(self._main, call)
                 link.relieve()
             else:
-                link.flush()
                 link.read()
         link.flush()
         link.lock.release()
@@ -197,16 +196,24 @@ class Worker:
         lock = self.link.lock
         lock.acquire()
         while self.link.open:
-            call = self._next(hand)
+            call = self._next_flushed(hand)
             if call is not None:
                 self._serve(hand, call)
+                self.link.relieve()
                 continue
-            self.link.flush()
             self._resting.append(hand)
             lock.release()
             hand.bell.acquire()
             lock.acquire()
         lock.release()
+
+    def _next_flushed(self, hand: Hand) -> Call | None:
+        """The hand's next work. None: there is none, and everything that was to be written is."""
+        call = self._next(hand)
+        if call is None:
+            self.link.flush()
+            call = self._next(hand)  # the lock was let go of: something may have come
+        return call
 
     def _next(self, hand: Hand) -> Call | None:
         """New calls and generators that may go on take turns, so that neither starves."""

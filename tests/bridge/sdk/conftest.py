@@ -1,4 +1,4 @@
-"""A worker process under test: the host's bootstrap, the real SDK, and a raw session as its host."""
+"""A worker process under test: the real bootstrap and SDK, and a raw session as its host."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import purra_bridge
 import purra_hosts
 import purra_sdk
 from purra_bridge.wire import events as wire
+from purra_bridge.wire.errors import WireError
 from purra_bridge.wire.session import Session
 
 LIMIT_S = 20.0
@@ -45,6 +46,7 @@ class RunningWorker:
     def __init__(
         self, staged: Path, manifest: Path, entry: str, *, welcome: dict[str, Any], wrap: list[str]
     ) -> None:
+        gate = welcome.pop("gate", "open")
         self.near, far = socket.socketpair()
         env = {
             "PATH": os.environ["PATH"],
@@ -73,6 +75,16 @@ class RunningWorker:
         self.events: list[Any] = []
         self.ended = False
         self.hello = self.wait(wire.Hello).body
+        if gate == "open":
+            self.welcome(welcome)
+        elif gate == "refuse":
+            self.session.refuse(WireError("manifest_mismatch", "the wrong manifest"))
+            self.flush()
+        elif gate == "stray":
+            self.near.sendall(b"Last login: never\n")
+
+    def welcome(self, welcome: dict[str, Any]) -> None:
+        """Opens the gate."""
         body = {
             "proto": 1,
             "instance": "i1",
@@ -113,7 +125,10 @@ class RunningWorker:
         """Reads once; False if nothing came in that time."""
         if self.ended or not select.select([self.near], [], [], timeout_s)[0]:
             return False
-        data = self.near.recv(1 << 20)
+        try:
+            data = self.near.recv(1 << 20)
+        except ConnectionResetError:  # it died with something unread
+            data = b""
         if data:
             self.events += self.session.receive(data)
             self.flush()

@@ -1,0 +1,7 @@
+"""Leaves when imported."""
+
+from __future__ import annotations
+
+import sys
+
+sys.exit("bye")
