@@ -13,13 +13,23 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 from purra.errors import PurraError
 
-__all__ = ["MAX_DEPTH", "MAX_NODES", "Value", "canonical_text", "check", "digest", "freeze", "thaw"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NODES",
+    "Value",
+    "canonical_text",
+    "check",
+    "digest",
+    "freeze",
+    "is_strict",
+    "thaw",
+]
 
 Value = Any
 """None, bool, int64, finite float, text without lone surrogates, sequence or map of such values."""
@@ -45,6 +55,47 @@ def freeze(value: object, *, where: str = "value") -> Value:
 def check(value: object, *, where: str = "value") -> None:
     """Raises as `freeze` does, without keeping a copy."""
     freeze(value, where=where)
+
+
+def is_strict(value: object) -> bool:
+    """Whether `freeze` would take `value`, at a fifth of its price: without a copy or a place.
+
+    For values of ours on their way out. A frozen map counts as what `freeze` made of it, and is not
+    looked into.
+    """
+    return _are_strict((value,), MAX_DEPTH)
+
+
+def _are_strict(items: Iterable[Any], depth: int) -> bool:
+    for item in items:
+        kind = type(item)
+        if kind is str:
+            if not (item.isascii() or _encodes(item)):
+                return False
+        elif kind is int:
+            if not _INT_MIN <= item <= _INT_MAX:
+                return False
+        elif kind is float:
+            if not math.isfinite(item):
+                return False
+        elif kind is dict:
+            texts = all(type(key) is str and (key.isascii() or _encodes(key)) for key in item)
+            if depth <= 0 or not texts or not _are_strict(item.values(), depth - 1):
+                return False
+        elif kind is list or kind is tuple:
+            if depth <= 0 or not _are_strict(item, depth - 1):
+                return False
+        elif kind is not bool and kind is not MappingProxyType and item is not None:
+            return False
+    return True
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def thaw(value: Value) -> Any:

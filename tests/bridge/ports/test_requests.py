@@ -321,17 +321,27 @@ async def test_blobs_go_and_come_as_raw_bytes() -> None:
 async def test_a_refused_call_is_looked_at_to_name_its_fault(code: str) -> None:
     """Values are trusted on the way out; only a refusal is explained here."""
     refusal = WireError(code, "unreadable", executed="no")
-    bad = Commit((Append("s", 0, ({"x": float("nan")},)),), ("s", "k"))
+    bad = Commit((Append("", 0, (1,)),), ("s", "k"))
     with pytest.raises(PurraError) as caught:
         await HostedStore(ScriptedChannel(refusal), "j").commit(bad)
-    assert caught.value.code == "invalid_value"
-    assert caught.value.where == "ops[0].records[0]['x']"
+    assert (caught.value.code, caught.value.where) == ("invalid_argument", "ops[0].stream")
     with pytest.raises(PurraError) as caught:
         await HostedStore(ScriptedChannel(refusal), "j").read("s", -1, 1)
     assert (caught.value.code, caught.value.where) == ("invalid_argument", "after")
     with pytest.raises(PurraError) as caught:
         await HostedStore(ScriptedChannel(refusal), "j").commit(COMMIT)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("value", [float("nan"), b"bytes", {1: 2}, "\ud800", 2**63])
+async def test_values_outside_the_model_are_never_sent(value: Any) -> None:
+    """Invariant 8: the wire would carry bytes, so the port keeps them in."""
+    for op in (Append("s", 0, ({"x": [value]},)), Put("k", value, 0), Project("p", [value])):
+        channel = ScriptedChannel(RECEIPT)
+        with pytest.raises(PurraError) as caught:
+            await HostedStore(channel, "j").commit(Commit((op,), ("s", "k")))
+        assert caught.value.code == "invalid_value"
+        assert channel.requests == []
 
 
 async def test_answers_of_the_wrong_wrapping() -> None:
