@@ -35,6 +35,7 @@ __all__ = [
     "NAME_BYTES",
     "PAGE_ITEMS",
     "TTL_MS",
+    "VALUE_DEPTH",
     "Append",
     "Commit",
     "Delete",
@@ -62,6 +63,9 @@ NAME_BYTES: Final = 1024
 """Longest stream, key, prefix or idempotency text, in UTF-8 bytes. Only a prefix may be empty."""
 PAGE_ITEMS: Final = 1000
 """Most records or documents in one page; a larger `limit` gives this many."""
+VALUE_DEPTH: Final = 56
+"""Deepest nesting of a record, document or payload: less than the 64 levels of a message on the
+wire, in which a commit wraps it. Deeper is `invalid_value`."""
 TTL_MS: Final = 2**48
 """Longest life of a document (8,900 years): keeps every expiry inside int64."""
 

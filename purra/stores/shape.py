@@ -6,15 +6,16 @@ call (revisions, heads, seals, time) is for the store to judge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from purra import values
 from purra.contracts.store import (
     ANY,
     NAME_BYTES,
     TTL_MS,
+    VALUE_DEPTH,
     Append,
     Commit,
     Delete,
@@ -112,12 +113,14 @@ def _checked_op(op: Op, index: int) -> Op:
             _require_number(op.expect, f"{where}.expect", least=ANY, most=_REVISION_MAX)
             if not op.records:
                 raise _refuse(f"{where}.records", "an append without a record")
-            return replace(op, records=values.freeze(op.records, where=f"{where}.records"))
+            return replace(
+                op, records=_frozen(op.records, f"{where}.records", depth=VALUE_DEPTH + 1)
+            )
         case Put():
             require_name(op.key, f"{where}.key")
             _require_number(op.expect, f"{where}.expect", least=0, most=_REVISION_MAX)
             _require_number(op.ttl_ms, f"{where}.ttl_ms", least=0, most=TTL_MS)
-            return replace(op, value=values.freeze(op.value, where=f"{where}.value"))
+            return replace(op, value=_frozen(op.value, f"{where}.value"))
         case Touch():
             require_name(op.key, f"{where}.key")
             _require_number(op.expect, f"{where}.expect", least=1, most=_REVISION_MAX)
@@ -132,8 +135,23 @@ def _checked_op(op: Op, index: int) -> Op:
             return op
         case Project():
             require_name(op.name, f"{where}.name")
-            return replace(op, payload=values.freeze(op.payload, where=f"{where}.payload"))
+            return replace(op, payload=_frozen(op.payload, f"{where}.payload"))
     raise _refuse(where, f"an unknown op {type(op).__name__}")
+
+
+def _frozen(value: Any, where: str, *, depth: int = VALUE_DEPTH) -> Any:
+    frozen = values.freeze(value, where=where)
+    if _deeper(frozen, depth):
+        raise PurraError("invalid_value", f"nesting deeper than {VALUE_DEPTH}", where=where)
+    return frozen
+
+
+def _deeper(value: Any, depth: int) -> bool:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, tuple):
+        return False
+    return depth == 0 or any(_deeper(item, depth - 1) for item in value)
 
 
 def _require_number(number: object, where: str, *, least: int, most: int) -> None:

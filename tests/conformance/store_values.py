@@ -8,6 +8,7 @@ from purra import values
 from purra.contracts.store import (
     ANY,
     TTL_MS,
+    VALUE_DEPTH,
     Append,
     Commit,
     Delete,
@@ -80,10 +81,13 @@ async def check_values_come_back_exactly(s: Subject) -> None:
 async def check_large_and_deep_values(s: Subject) -> None:
     """STO-022: a payload of 1 MiB, and the deepest nesting that is allowed."""
     deep: Any = "bottom"
-    for _ in range(values.MAX_DEPTH - 2):
-        deep = [deep]
+    for level in range(VALUE_DEPTH):
+        deep = [deep] if level % 2 else {"k": deep}
     large = {"text": "é" * (512 * 1024), "numbers": list(range(1000))}
     await s.append("run", large, deep)
+    await s.put("doc", deep)
+    page = await s.store.scan(Scan(s.name("doc")))
+    assert _exact(page.documents[0].value) == _exact(deep)
     assert [_exact(record) for record in await s.records("run")] == [_exact(large), _exact(deep)]
 
 
@@ -149,7 +153,11 @@ async def check_malformed_ops_are_refused(s: Subject) -> None:
 
 async def check_values_outside_the_model_are_refused(s: Subject) -> None:
     """Design, invariant 8: never coerced, never half stored."""
+    deep: Any = 1
+    for _ in range(values.MAX_DEPTH + 1):
+        deep = [deep]
     outside: list[Any] = [
+        deep,
         float("nan"),
         float("inf"),
         2**63,
