@@ -88,17 +88,28 @@ class Shape(Generic[T]):
         )
 
     def __call__(self, value: object) -> T:
-        if isinstance(value, self._make):
-            found = [
-                self._one(name, check, getattr(value, name)) for name, check, _ in self._fields
-            ]
-        elif isinstance(value, Mapping):
-            found = [
-                self._one(name, check, value.get(name, default))
-                for name, check, default in self._fields
-            ]
-        else:
-            raise ShapeError(f"{self._make.__name__} expected, {_found(value)}")
+        found: list[Any] = []
+        name = ""  # of the field that is being looked at
+        try:
+            if isinstance(value, self._make):
+                for name, check, _ in self._fields:
+                    found.append(check(getattr(value, name)))
+            elif type(value) is dict or isinstance(value, Mapping):
+                for name, check, default in self._fields:
+                    if name in value:
+                        found.append(check(value[name]))
+                    elif default is not _ABSENT:
+                        found.append(default)
+                    else:
+                        raise ShapeError("missing")
+            else:
+                raise ShapeError(f"{self._make.__name__} expected, {_found(value)}")
+        except ShapeError as error:
+            path = f".{name}{error.path}" if name else error.path
+            raise ShapeError(error.what, path) from None
+        return self._whole(found)
+
+    def _whole(self, found: list[Any]) -> T:
         try:
             made = self._make(*found)
         except PurraError as error:  # the type's own rule, as Message has
@@ -108,20 +119,12 @@ class Shape(Generic[T]):
             raise ShapeError(problem)
         return made
 
-    def _one(self, name: str, check: Check, value: object) -> Any:
-        if value is _ABSENT:
-            raise ShapeError("missing", f".{name}")
-        try:
-            return check(value)
-        except ShapeError as error:
-            raise ShapeError(error.what, f".{name}{error.path}") from None
-
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:
     if field.default is not dataclasses.MISSING:
         return field.default
     if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
+        return freeze(field.default_factory())  # shared by all values that leave it out
     return _ABSENT
 
 
