@@ -28,8 +28,9 @@ from purra.journal.events import Fact, event_value
 from purra.journal.fold import fold
 from purra.journal.state import RunState
 from purra.limits import PROMPT_CHARS
+from purra.registry.snapshot import Registry
 from purra.runs import ending, keys, owner, reader, turns
-from purra.runs.bindings import Adapters, Bindings, bind
+from purra.runs.bindings import BOUND, Adapters, Bindings, bind
 from purra.runs.commits import commit_surely
 from purra.runs.directory import Directory
 from purra.runs.log import RunLog, place
@@ -95,7 +96,7 @@ class Kernel:
         self._ports = ports
         self._gates = Gates()
         self._shells: dict[str, Shell] = {}
-        self._bindings: Bindings | None = None
+        self._registry: Registry[Bindings] = Registry()
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
 
@@ -105,7 +106,8 @@ class Kernel:
         self.id = self.clock.token()
         self.runs = Directory(self.store)
         self._heartbeat = owner.Heartbeat(self.store, self.id)
-        self._bindings = await bind(self.agent, self._ports)
+        bindings = await bind(self.agent, self._ports)
+        self._registry.publish(self.agent.id, {BOUND: bindings})
         await self._heartbeat.register()
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._tasks.start_soon(self._heartbeat.beat)
@@ -126,9 +128,10 @@ class Kernel:
             await self._heartbeat.leave()
 
     def _open(self) -> tuple[TaskGroup, Bindings]:
-        if self._tasks is None or self._bindings is None:
+        bindings = self._registry.current.get(BOUND)
+        if self._tasks is None or bindings is None:
             raise PurraError("not_open", "use it as `async with kernel:`", where="kernel")
-        return self._tasks, self._bindings
+        return self._tasks, bindings
 
     # -- runs ---------------------------------------------------------------------------------
 
@@ -322,8 +325,8 @@ class Kernel:
             run.settle(outcome)
 
     async def _drive(self, run: Run, log: RunLog) -> Result | PurraError:
-        _, bindings = self._open()
-        shell = Shell(log, Performers(log, bindings, self._gates))
+        performers = Performers(log, self._registry, self._gates)
+        shell = Shell(log, performers)
         self._shells[run.id] = shell
         self._heartbeat.hold(run.id, log.state.term, shell.lose)
         run.taken(log.feed, log.output.feed)
@@ -334,6 +337,7 @@ class Kernel:
         except Exception as bug:  # a fault of ours must end one run, not the embedding process
             return PurraError("internal_error", repr(bug), where=f"run {run.id}")
         finally:
+            performers.close()
             self._heartbeat.release(run.id)
             del self._shells[run.id]
 

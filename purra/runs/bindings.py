@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from purra.agent import Agent
 from purra.context.assembly import Providers
@@ -20,7 +20,10 @@ from purra.errors import PurraError
 from purra.gateway.preflight import CompiledCatalog, compile_catalog
 from purra.values import digest
 
-__all__ = ["Adapters", "Bindings", "bind"]
+__all__ = ["BOUND", "Adapters", "Bindings", "bind"]
+
+BOUND: Final = "bindings"
+"""The name under which a kernel's registry holds them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 
 import anyio
 
@@ -20,7 +21,8 @@ from purra.journal.effects import AssembleContext, CallModel, CallTool, Effect
 from purra.journal.effects import Preflight as PreflightEffect
 from purra.journal.events import Fact
 from purra.journal.state import Call
-from purra.runs.bindings import Bindings
+from purra.registry.snapshot import Registry
+from purra.runs.bindings import BOUND, Bindings
 from purra.runs.log import RunLog
 
 __all__ = ["Claim", "Performers"]
@@ -30,17 +32,34 @@ Claim = Callable[[Fact, Stop], Awaitable[None]]
 
 
 class Performers:
-    """The work of one owned run, on the adapters that it is bound to."""
+    """The work of one owned run, on what was routable when its present step began.
 
-    def __init__(self, log: RunLog, bindings: Bindings, gates: Gates) -> None:
+    A step (a model call and its tool batch) holds one epoch (invariant 5): a new pin is taken with
+    each model call, and the last one is returned by `close`.
+    """
+
+    def __init__(self, log: RunLog, registry: Registry[Bindings], gates: Gates) -> None:
         self._log = log
         self._state = log.state
-        self._bindings = bindings
+        self._registry = registry
         self._gates = gates
-        preflight = Preflight(bindings.catalog, bindings.agent.limits)
-        self._admission = Admission(preflight, bindings.adapters.policy, bindings.agent)
         self._prompt: tuple[Message, ...] | None = None
         self._tickets: dict[str, Ticket] = {}
+        self._step = ExitStack()
+        self._begin_step()
+
+    def close(self) -> None:
+        """Returns the pin."""
+        self._step.close()
+
+    def _begin_step(self) -> None:
+        self._step.close()
+        bindings = self._step.enter_context(self._registry.pin()).get(BOUND)
+        if bindings is None:
+            raise PurraError("not_open", "nothing is bound", where=f"run {self._state.run}")
+        self._bindings = bindings
+        preflight = Preflight(bindings.catalog, bindings.agent.limits)
+        self._admission = Admission(preflight, bindings.adapters.policy, bindings.agent)
 
     @property
     def _model(self) -> Model:
@@ -111,6 +130,7 @@ class Performers:
         attempt = state.attempt
         if attempt is None:
             raise PurraError("internal_error", "no attempt is open", where=f"run {state.run}")
+        self._begin_step()
         if self._prompt is None:
             self._prompt = await restore(
                 self._log.store, self._bindings.agent, state.context or {"bundle": None}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from purra.contracts.store import Store
 from purra.contracts.tool import ToolSchema
@@ -65,6 +66,22 @@ class Application:
     kernel: Kernel
     plan: Plan
     routes: Mapping[str, Route] = field(repr=False)
+
+    def warm(self, tasks: TaskGroup) -> None:
+        """Starts all plugins now, at once, and waits for none of them.
+
+        A first call finds its plugin on the way, or there. A start that fails is told by the first
+        call that needs the plugin.
+        """
+        for route in self.routes.values():
+            tasks.start_soon(_try_start, route)
+
+
+async def _try_start(route: Route) -> None:
+    try:
+        await route.start()
+    except WireError:
+        return
 
 
 @asynccontextmanager

@@ -1,0 +1,1 @@
+"""The commands, a file each. They parse, call, print; what they do is elsewhere."""

@@ -1,0 +1,78 @@
+"""Following one run to its end on this terminal: what `run` and `runs resume` have in common."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import typer
+
+from purra.manifest.host import Caller
+from purra_hosts.app import exits
+from purra_hosts.app.assembly import Watchers, open_application
+from purra_hosts.app.plan import Plan, make_plan
+from purra_hosts.app.render import View, view
+
+if TYPE_CHECKING:
+    from purra.kernel import Kernel
+    from purra.runs.run import Run
+
+__all__ = ["follow_run"]
+
+Begin = Callable[["Kernel"], Awaitable["Run"]]
+
+
+def follow_run(
+    manifest: Path,
+    params: Mapping[str, str],
+    state: Path | None,
+    *,
+    json: bool,
+    begin: Begin,
+) -> None:
+    """Opens the kernel, begins a run, shows it, leaves with its exit code."""
+    plan = make_plan(manifest, Caller(params=params, state=state))
+    shown = view(json=json)
+    try:
+        code = anyio.run(_follow, plan, shown, begin)
+    finally:
+        shown.close()
+    raise typer.Exit(code)
+
+
+async def _follow(plan: Plan, shown: View, begin: Begin) -> int:
+    async with (
+        open_application(plan, watchers=Watchers(events=shown.plugin)) as application,
+        anyio.create_task_group() as tasks,
+    ):
+        application.warm(tasks)
+        run = await begin(application.kernel)
+        tasks.start_soon(_cancel_on_interrupt, run)
+        async with anyio.create_task_group() as readers:
+            readers.start_soon(_each, run.output(), shown.draft)
+            readers.start_soon(_each, run.events(), shown.event)
+        result = await run.wait()
+        tasks.cancel_scope.cancel()
+    shown.end(result)
+    return exits.OF_STATUS[result.status]
+
+
+async def _each(source: AsyncIterator[Any], show: Callable[[Any], None]) -> None:
+    async for item in source:
+        show(item)
+
+
+async def _cancel_on_interrupt(run: Run) -> None:
+    """The first signal ends the run in good order, the second this process (APP-04)."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        cancelling = False
+        async for _ in signals:
+            if cancelling:
+                raise KeyboardInterrupt
+            cancelling = True
+            sys.stderr.write("cancelling; once more to leave at once\n")
+            await run.cancel()

@@ -1,0 +1,36 @@
+"""`purra run`: one run from a prompt to its result, shown as it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from purra_hosts.app.options import Json, Params, StateFolder, params_of
+
+__all__ = ["run"]
+
+
+def run(
+    manifest: Annotated[Path, typer.Argument(help="The host manifest.")],
+    prompt: Annotated[str, typer.Argument(help="What the agent is asked.")],
+    session: Annotated[str, typer.Option(help="Runs of one session follow one another.")] = "",
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """Run the agent of MANIFEST on PROMPT.
+
+    Ctrl-C cancels the run, a second one leaves at once. Exit: 0 completed, 1 failed, 2 usage, 3
+    blocked or waiting, 4 set-up, 130 canceled.
+    """
+    from purra_hosts.app.commands.following import follow_run
+
+    follow_run(
+        manifest,
+        params_of(param),
+        state,
+        json=json,
+        begin=lambda kernel: kernel.submit(prompt, session=session),
+    )

@@ -1,0 +1,199 @@
+"""`purra runs`: look at runs, take one up, end one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+from purra_hosts.app import exits
+from purra_hosts.app.options import (
+    DEFAULT_MANIFEST,
+    Json,
+    Manifest,
+    Params,
+    StateFolder,
+    params_of,
+)
+from purra_hosts.app.printing import console, json_line, print_table
+
+if TYPE_CHECKING:
+    from purra.kernel import Kernel
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Look at runs, take one up, end one.")
+
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
+
+
+@asynccontextmanager
+async def _store_kernel(
+    manifest: Path, params: list[str] | None, state: Path | None
+) -> AsyncIterator[Kernel]:
+    """A kernel on the manifest's store alone: it can look and end, and starts one process."""
+    from purra.manifest.host import Caller
+    from purra_hosts.app.assembly import open_application
+    from purra_hosts.app.plan import make_plan
+
+    plan = make_plan(manifest, Caller(params=params_of(params), state=state), only_store=True)
+    async with open_application(plan) as application:
+        yield application.kernel
+
+
+def _with_store(
+    manifest: Path,
+    params: list[str] | None,
+    state: Path | None,
+    work: Callable[[Kernel], Awaitable[int]],
+) -> None:
+    async def main() -> int:
+        async with _store_kernel(manifest, params, state) as kernel:
+            return await work(kernel)
+
+    raise typer.Exit(anyio.run(main))
+
+
+@app.command("list")
+def list_runs(
+    manifest: Manifest = DEFAULT_MANIFEST,
+    limit: Annotated[int, typer.Option(min=1, help="Newest runs to list.")] = 50,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """List runs, newest last."""
+
+    async def work(kernel: Kernel) -> int:
+        infos = await kernel.runs.list(limit)
+        if json:
+            for info in infos:
+                json_line(asdict(info))
+            return exits.COMPLETED
+        rows = [
+            (
+                info.run,
+                "abandoned" if info.lapsed and info.owner else info.status,
+                _when(info.started_ms),
+                info.session,
+                info.prompt[:60],
+            )
+            for info in infos
+        ]
+        print_table(("run", "status", "started", "session", "prompt"), rows)
+        return exits.COMPLETED
+
+    _with_store(manifest, param, state, work)
+
+
+@app.command()
+def show(
+    run: RunId,
+    manifest: Manifest = DEFAULT_MANIFEST,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """Show one run: how it stands, what it did."""
+
+    async def work(kernel: Kernel) -> int:
+        from purra_hosts.app.timeline import summary_value, timeline
+
+        info = await kernel.runs.show(run)
+        state = await kernel.runs.state(run)
+        if json:
+            json_line(summary_value(info, state))
+            return exits.COMPLETED
+        out = console()
+        async for event in kernel.runs.events(run, follow=False):
+            line = timeline(event, state.started_ms)
+            if line:
+                out.print(line)
+        return exits.COMPLETED
+
+    _with_store(manifest, param, state, work)
+
+
+@app.command()
+def events(
+    run: RunId,
+    manifest: Manifest = DEFAULT_MANIFEST,
+    after: Annotated[int, typer.Option(min=0, help="Only events after this sequence.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until the run ends.")] = False,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """Print the journal of a run, exactly as it was committed."""
+
+    async def work(kernel: Kernel) -> int:
+        from purra.journal.events import event_value
+
+        async for event in kernel.runs.events(run, after, follow=follow):
+            if json:
+                json_line(event_value(event))
+            else:
+                parent = f" ←{event.parent}" if event.parent else ""
+                typer.echo(f"{event.seq:>5}  {_when(event.at_ms)}  {event.kind}{parent}")
+        return exits.COMPLETED
+
+    _with_store(manifest, param, state, work)
+
+
+@app.command()
+def cancel(
+    run: RunId,
+    manifest: Manifest = DEFAULT_MANIFEST,
+    by: Annotated[str, typer.Option(help="Who asks; it stands in the journal.")] = "",
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """End a run, whoever works on it. A run that nobody works on is ended here, at once."""
+
+    async def work(kernel: Kernel) -> int:
+        from purra.limits import CANCEL_GRACE_S, LEASE_TTL_MS
+
+        asked = await kernel.cancel(run, by=by)
+        with anyio.move_on_after(CANCEL_GRACE_S + LEASE_TTL_MS / 1000):
+            async for _ in kernel.runs.events(run, follow=True):
+                pass
+        status = (await kernel.runs.state(run)).status
+        if json:
+            json_line({"run": run, "asked": asked, "status": status})
+        elif not asked:
+            typer.echo(f"{run} had already ended: {status}")
+        else:
+            typer.echo(f"{run} {status}")
+        return exits.COMPLETED if status in ("completed", "failed", "canceled") else exits.BLOCKED
+
+    _with_store(manifest, param, state, work)
+
+
+@app.command()
+def resume(
+    run: RunId,
+    manifest: Manifest = DEFAULT_MANIFEST,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """Take up a run that nobody works on, where its journal ends.
+
+    Exit codes as of `purra run`.
+    """
+    from purra_hosts.app.commands.following import follow_run
+
+    follow_run(
+        manifest, params_of(param), state, json=json, begin=lambda kernel: kernel.resume(run)
+    )
+
+
+def _when(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

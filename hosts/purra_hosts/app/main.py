@@ -1,0 +1,103 @@
+"""The command `purra`: its commands, and how every error leaves it.
+
+Each command is a file in `commands`; other distributions add theirs through the entry point group
+`purra.commands`, whose names are commands and whose values are typer apps. Such an app is loaded
+only when it is called. Nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from purra.errors import PurraError
+from purra_hosts.app import exits
+from purra_hosts.app.printing import print_error
+
+__all__ = ["build", "main"]
+
+GROUP: Final = "purra.commands"
+
+_SINGLE: Final = {
+    "run": "purra_hosts.app.commands.run:run",
+    "schema": "purra_hosts.app.commands.manifest:schema",
+}
+_GROUPS: Final = {
+    "runs": "purra_hosts.app.commands.runs:app",
+    "plugins": "purra_hosts.app.commands.plugins:app",
+    "manifest": "purra_hosts.app.commands.manifest:app",
+}
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """The app for these arguments: all of our commands, and the foreign one that is called."""
+    app = typer.Typer(
+        name="purra",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="Run agents whose adapters are plugins in supervised subprocesses.",
+    )
+    app.callback()(_root)
+    for name, where in _SINGLE.items():
+        app.command(name, no_args_is_help=True)(_load(where))
+    for name, where in _GROUPS.items():
+        app.add_typer(_load(where), name=name)
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if entry.name in arguments[:2]:
+            app.add_typer(entry.load(), name=entry.name)
+        elif entry.name not in {*_SINGLE, *_GROUPS}:
+            app.add_typer(_elsewhere(entry), name=entry.name)
+    return app
+
+
+def _root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the trace of an error.")] = False,
+) -> None:
+    """Run agents whose adapters are plugins in supervised subprocesses."""
+
+
+def _elsewhere(entry: importlib.metadata.EntryPoint) -> typer.Typer:
+    owner = entry.dist.name if entry.dist else "another package"
+    return typer.Typer(name=entry.name, help=f"From {owner}.")
+
+
+def _load(where: str):  # type: ignore[no-untyped-def]  # a typer app or a command function
+    module, _, name = where.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command and exits with its code (see `exits`); errors are one line on stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        build(given)(args=given, prog_name="purra")
+    except PurraError as error:
+        if debug:
+            raise
+        print_error(error)
+        sys.exit(exits.of_error(error))
+    except KeyboardInterrupt:
+        sys.exit(exits.CANCELED)
+    except BaseExceptionGroup as group:
+        only = _only_error(group)
+        if only is None or debug:
+            raise
+        print_error(only)
+        sys.exit(exits.of_error(only))
+
+
+def _only_error(group: BaseExceptionGroup[BaseException]) -> PurraError | None:
+    """The one coded error that a task group wrapped, if it is all that went wrong."""
+    if len(group.exceptions) != 1:
+        return None
+    inner = group.exceptions[0]
+    if isinstance(inner, BaseExceptionGroup):
+        return _only_error(inner)
+    return inner if isinstance(inner, PurraError) else None

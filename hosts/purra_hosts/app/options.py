@@ -1,0 +1,37 @@
+"""Options that several commands share, and what they are read into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from purra.errors import PurraError
+
+__all__ = ["DEFAULT_MANIFEST", "Json", "Manifest", "Params", "StateFolder", "params_of"]
+
+DEFAULT_MANIFEST = Path("purra.toml")
+
+Manifest = Annotated[
+    Path, typer.Option("--manifest", "-m", help="The host manifest, whose store holds the runs.")
+]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="NAME=VALUE", help="Value for a declared parameter."),
+]
+StateFolder = Annotated[
+    Path | None, typer.Option("--state", help="The folder that {state} stands for.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Strict JSON, one object a line.")]
+
+
+def params_of(pairs: list[str] | None) -> dict[str, str]:
+    """`NAME=VALUE` pairs as a dict. Raises `PurraError(invalid_argument)`."""
+    params: dict[str, str] = {}
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise PurraError("invalid_argument", f"{pair!r} is not NAME=VALUE", where="--param")
+        params[name] = value
+    return params
