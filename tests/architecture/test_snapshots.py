@@ -3,7 +3,7 @@
 A change here is a change that others see: stored journals, programs that read codes, plugins of
 strangers, code that imports us. `make snapshots` writes the files anew; the diff is the review.
 In the tables of names only additions are compatible, so an entry that goes or changes fails even
-then, unless its file is edited by hand.
+then, unless its file is removed first.
 """
 
 from __future__ import annotations
