@@ -131,12 +131,11 @@ class Instance:
 
     def leave(self, reason: str, drain_s: float) -> None:
         """Ends it in order: calls in flight get `drain_s`. Repeated, it can only be sooner."""
-        until_s = self._loop.time() + drain_s
-        self._drain_until_s = min(self._drain_until_s, until_s)
-        if self.state in states.LIVE:
-            if self.state is State.READY:
-                self._session.drain(reason, int(drain_s * 1000))
-                self._pump.kick()
+        self._drain_until_s = min(self._drain_until_s, self._loop.time() + drain_s)
+        if self.state in (State.READY, State.TAINTED):
+            self._session.drain(reason, int(drain_s * 1000))
+            self._pump.kick()
+        if self.state in states.LIVE or self.state is State.TAINTED:
             self._move(Step.LEAVE)
         self._poke.set()
 

@@ -60,6 +60,7 @@ class Logs:
         self._second = 0
         self._left = RATE
         self._dropped = 0
+        self._report: asyncio.TimerHandle | None = None
         self.sink_failures = 0
 
     def attach(self, loop: asyncio.AbstractEventLoop, stdout: int, stderr: int) -> None:
@@ -160,11 +161,16 @@ class Logs:
             self._report_dropped()
         if self._left <= 0:
             self._dropped += 1
+            if self._report is None and self._loop is not None:
+                self._report = self._loop.call_later(1.0, self._report_dropped)
             return False
         self._left -= 1
         return True
 
     def _report_dropped(self) -> None:
+        if self._report is not None:
+            self._report.cancel()
+            self._report = None
         dropped, self._dropped = self._dropped, 0
         if dropped:
             self.note("warning", f"{dropped} log lines were dropped (more than {RATE} a second)")

@@ -207,8 +207,14 @@ class Route:
     def _serve_queue(self) -> None:
         """First come, first served: an exclusive call waits for its turn, and is not overtaken."""
         instance = self._instance
-        while self._queue and instance is not None and instance.has_room(self._queue[0].exclusive):
-            instance.send(self._queue.popleft())
+        while self._queue and instance is not None:
+            call = self._queue[0]
+            if call.future.done():  # cancelled, and its task has not run yet
+                self._queue.popleft()
+            elif instance.has_room(call.exclusive):
+                instance.send(self._queue.popleft())
+            else:
+                return
 
     def _fail_queue(self, error: WireError) -> None:
         queue, self._queue = self._queue, deque()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.util
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -12,9 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import msgpack
-
-import purra_bridge
 from purra_bridge.ports.channel import Request
 from purra_bridge.wire.errors import WireError
 from purra_hosts.launch import Launch
@@ -79,7 +77,7 @@ def puppet(folder: Path, code: str, **changes: Any) -> Launch:
     manifest.write_text('schema = "purra.plugin/1"\nid = "puppet"\n')
     script = folder / "puppet.py"
     script.write_text((Path(__file__).parent / "puppet_head.py").read_text() + "\n" + code)
-    paths = [Path(next(iter(module.__path__))).parent for module in (purra_bridge, msgpack)]
+    paths = [_home_of("purra_bridge"), _home_of("msgpack")]
     launch = Launch(
         plugin="puppet",
         version="0.1.0",
@@ -92,6 +90,12 @@ def puppet(folder: Path, code: str, **changes: Any) -> Launch:
         env={"PUPPET_PATH": os.pathsep.join(map(str, paths))},
     )
     return replace(launch, **changes)
+
+
+def _home_of(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    return Path(next(iter(spec.submodule_search_locations))).parent
 
 
 class Watched:

@@ -1,5 +1,7 @@
 """A plugin that does what a test asks for, good or bad."""
 
+# mypy: ignore-errors
+
 import os
 import signal
 import subprocess
@@ -121,28 +123,32 @@ class Bench:
     def __init__(self, setup):
         self.setup = setup
 
-    def read(self, call, count=10, size=0):
-        pad = "x" * size
-        for number in range(count):
-            yield [number, pad] if size else number
-        return {"count": count}
+    def read(self, call, **_):
+        size = call.args.get("size", 0)
+        for number in range(call.args["count"]):
+            yield [number, "x" * size] if size else number
+        return {"count": call.args["count"]}
 
     @batched
     def commit(self, calls):
         return [len(calls) for _ in calls]
 
-    def blob_put(self, call, stop_after=None):
+    def blob_put(self, call, **_):
         total = 0
         for chunk in call.chunks():
             total += len(chunk)
-            if stop_after is not None and total >= stop_after:
+            if total >= call.args.get("stop_after", 1 << 60):
                 break
         return {"size": total}
 
-    def blob_get(self, call, size=0, step=65536):
-        left = size
+    def blob_get(self, call, **_):
+        wait = call.args.get("wait", "")
+        while wait and not os.path.exists(wait) and not call.cancelled:
+            time.sleep(0.002)
+        left = call.args["size"]
         while left > 0:
-            yield b"\x00" * min(step, left)
+            step = min(call.args.get("step", 65536), left)
+            yield b"\x00" * step
             left -= step
 
 

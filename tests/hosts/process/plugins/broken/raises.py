@@ -1,0 +1,3 @@
+"""Fails at import."""
+
+import missing_dependency_of_this_plugin  # noqa: F401
