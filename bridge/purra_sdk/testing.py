@@ -109,6 +109,10 @@ class PluginLink:
         finally:
             self._ready.set()
         self._worker.run({})
+        link = self._worker.link
+        with link.lock:  # its standby must not read a descriptor that is somebody else's by then
+            link.open = False
+            link.arm()
         self._far.shutdown(socket.SHUT_RDWR)  # as the end of a process would
 
     def __enter__(self) -> Self:
