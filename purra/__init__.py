@@ -15,8 +15,6 @@ import importlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from purra_hosts.app.assembly import open_kernel, run_sync
-
     from purra.agent import Agent, PromptSection, RunLimits
     from purra.errors import AdapterError, PurraError, StoreError, ToolError
     from purra.journal.events import Event
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from purra.runs.result import Result
     from purra.runs.run import Run
     from purra.tools import tool
+    from purra_hosts.app.assembly import open_kernel, run_sync
 
 __all__ = [
     "AdapterError",

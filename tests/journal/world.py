@@ -1,4 +1,4 @@
-"""A world of chance for fold and decide: performs whatever is asked, well or badly, in any order."""
+"""A world of chance for fold and decide: does whatever is asked, well or badly, in any order."""
 
 from __future__ import annotations
 
