@@ -40,7 +40,7 @@ def test_objects_that_are_no_adapters_are_refused_at_once() -> None:
         (local_store, "commit"),
     ):
         with pytest.raises(PurraError, match=f"no {lacking}") as caught:
-            wrap(object())  # type: ignore[operator]
+            wrap(object())  # type: ignore[arg-type]
         assert caught.value.code == "invalid_argument"
     with pytest.raises(PurraError, match="effect"):
         local_tools([object()])  # type: ignore[list-item]

@@ -194,8 +194,8 @@ def test_signatures_that_cannot_be_told_to_a_model() -> None:
     async def async_generator() -> Any:
         yield 1
 
-    for function in (star, stars, positional):
-        assert "by name" in refusal(function).message
+    for catching in (star, stars, positional):
+        assert "by name" in refusal(catching).message
     assert "no annotation" in refusal(bare).message
     for function in (generator, async_generator):
         assert "generator" in refusal(function).message

@@ -147,7 +147,7 @@ def test_codes_are_raised_by_their_own_names() -> None:
             if node.func.id not in raisers or not isinstance(code, ast.Constant):
                 continue
             if code.value not in CODES and code.value not in WIRE_CODES:
-                unknown.append(f"{file.path}:{node.lineno}: {code.value}")
+                unknown.append(f"{file.path}:{node.lineno}: {code.value!r}")
     assert not unknown, "\n".join(unknown)
 
 

@@ -34,7 +34,7 @@ def loaded(statement: str, *flags: str, path: tuple[str, ...] = ()) -> set[str]:
 
 def bare(statement: str) -> set[str]:
     """As a worker starts: no site, no user paths; then only our folder and msgpack's."""
-    import msgpack
+    import msgpack  # type: ignore[import-untyped]
 
     folders = (str(ROOT / "bridge"), msgpack.__path__[0].removesuffix("/msgpack"))
     return loaded(statement, "-I", "-S", path=folders)

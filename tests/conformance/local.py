@@ -182,7 +182,7 @@ def failed_without_code() -> Any:
     return ToolResult("gone wrong", is_error=True)
 
 
-TOOLS = [
+TOOLS: list[Any] = [
     echo,
     echo_async,
     told_failure,

@@ -208,7 +208,7 @@ def failed_without_code() -> Any:
     return outcome("gone wrong", is_error=True)
 
 
-TOOLS = [
+TOOLS: list[Any] = [
     echo,
     echo_async,
     told_failure,

@@ -32,8 +32,8 @@ def test_only_the_plugin_itself_can_speak_of_its_effect() -> None:
         assert adapter_error(WireError("upstream", detail=told)).effect_state == state
         assert adapter_error(WireError("crashed", detail=told)).effect_state is None
     for nonsense in ("done", 1, None, ["committed"]):
-        told = {"effect_state": nonsense}
-        assert adapter_error(WireError("upstream", detail=told)).effect_state is None
+        odd = {"effect_state": nonsense}
+        assert adapter_error(WireError("upstream", detail=odd)).effect_state is None
 
 
 def test_a_word_that_is_unknown_claims_nothing() -> None:

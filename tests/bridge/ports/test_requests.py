@@ -345,7 +345,8 @@ async def test_values_outside_the_model_are_never_sent(value: Any) -> None:
 
 
 async def test_answers_of_the_wrong_wrapping() -> None:
-    for answer in (None, [], {}, {"digest": 5}):
+    answers: tuple[Any, ...] = (None, [], {}, {"digest": 5})
+    for answer in answers:
         store = HostedStore(ScriptedChannel(answer), "j")
         for asked in (store.get(["k"]), store.now(), store.scan(Scan("")), store.commit(COMMIT)):
             with pytest.raises(AdapterError) as caught:
