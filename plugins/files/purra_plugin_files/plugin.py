@@ -24,6 +24,14 @@ MAX_SEARCH_S = 8.0
 """Below the tool's timeout, so that a slow disk gives a part of the answer and not a kill."""
 
 
+def _asked(shape: Callable[..., T], arguments: dict[str, Any]) -> T:
+    """The request that the arguments make; the gateway has checked them against the schema."""
+    try:
+        return shape(**arguments)
+    except TypeError as error:
+        raise PluginError("invalid_argument", str(error), effect_state="not_started") from None
+
+
 def _on_root(call: Call, work: Callable[[Root, T], dict[str, Any]], asked: T) -> dict[str, Any]:
     """Opens the root for this one call, so that a folder put in its place since is seen."""
     try:
@@ -49,28 +57,30 @@ def _patience(call: Call) -> Callable[[], bool]:
 
 
 @tool(effect="world_read", name="fs.list", timeout_s=10)
-def fs_list(call: Call, **asked: Any) -> dict[str, Any]:
+def fs_list(call: Call, **arguments: Any) -> dict[str, Any]:
     """Lists a folder; arguments as in `Listing`."""
-    return _on_root(call, list_folder, Listing(**asked))
+    return _on_root(call, list_folder, _asked(Listing, arguments))
 
 
 @tool(effect="world_read", name="fs.read", timeout_s=10)
-def fs_read(call: Call, **asked: Any) -> dict[str, Any]:
+def fs_read(call: Call, **arguments: Any) -> dict[str, Any]:
     """Reads lines of a file; arguments as in `Reading`."""
-    return _on_root(call, read_file, Reading(**asked))
+    return _on_root(call, read_file, _asked(Reading, arguments))
 
 
 @tool(effect="world_read", name="fs.grep", timeout_s=10)
-def fs_grep(call: Call, **asked: Any) -> dict[str, Any]:
+def fs_grep(call: Call, **arguments: Any) -> dict[str, Any]:
     """Finds lines; arguments as in `Search`."""
     expired = _patience(call)
-    return _on_root(call, lambda root, search: grep(root, search, expired), Search(**asked))
+    return _on_root(
+        call, lambda root, search: grep(root, search, expired), _asked(Search, arguments)
+    )
 
 
 @tool(effect="world_write", name="fs.write", timeout_s=30, needs=["fs.write"])
-def fs_write(call: Call, **asked: Any) -> dict[str, Any]:
+def fs_write(call: Call, **arguments: Any) -> dict[str, Any]:
     """Writes a file; arguments as in `Write`."""
-    return _on_root(call, write_file, Write(**asked))
+    return _on_root(call, write_file, _asked(Write, arguments))
 
 
 def _check_root(setup: Setup) -> None:

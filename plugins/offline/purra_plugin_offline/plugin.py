@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from purra_plugin_offline.answering import next_step
 from purra_plugin_offline.streaming import estimate_request, stream
-from purra_sdk import Plugin, PluginError, model
+from purra_sdk import CallCancelled, Plugin, PluginError, model
 
 if TYPE_CHECKING:
     from purra_sdk.calls import Call
@@ -35,7 +35,7 @@ class Extractive:
         }
 
     def generate(self, call: Call, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One answer. Raises `PluginError(unimplemented)` for any parameter: it has none."""
+        """One answer. Raises `PluginError(unimplemented)` for any parameter, `CallCancelled`."""
         if request.get("params"):
             names = ", ".join(sorted(request["params"]))
             raise PluginError("unimplemented", f"this model takes no parameters: {names}")
@@ -43,7 +43,7 @@ class Extractive:
         room_chars = max(0, int(left * CHARS_PER_TOKEN * SPARE))
         for item in stream(next_step(request, room_chars), request):
             if call.cancelled:
-                return
+                raise CallCancelled
             yield item
 
 

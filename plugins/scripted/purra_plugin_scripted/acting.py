@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from purra_plugin_scripted.script import Step
-from purra_sdk import PluginError
+from purra_sdk import CallCancelled, PluginError
 from purra_sdk.items import content, finish, reasoning, tool_call, usage
 
 __all__ = ["act"]
@@ -22,8 +22,7 @@ LOOK_S = 0.01
 def act(number: int, step: Step, cancelled: Callable[[], bool]) -> Iterator[Any]:
     """The items of step `number`. `cancelled` says whether the caller has given up.
 
-    Ends early when the call is cancelled in a pause. Raises what the step says; it may also end the
-    process.
+    Raises what the step says, and `CallCancelled` in a pause; may end the process.
     """
     calls = 0
     for kind, value in step.actions:
@@ -44,8 +43,7 @@ def act(number: int, step: Step, cancelled: Callable[[], bool]) -> Iterator[Any]
         elif kind == "item":
             yield value
         elif kind in ("delay_ms", "hang"):
-            if not _pause(kind, value, cancelled):
-                return
+            _pause(kind, value, cancelled)
         else:
             _disturb(kind, value)
 
@@ -67,8 +65,8 @@ def _fragments(call: dict[str, Any], split: int) -> Iterator[Any]:
         yield tool_call(call["index"], arguments=piece)
 
 
-def _pause(kind: str, value: Any, cancelled: Callable[[], bool]) -> bool:
-    """Waits. False: the call was cancelled meanwhile (`hang = for_ever` does not care)."""
+def _pause(kind: str, value: Any, cancelled: Callable[[], bool]) -> None:
+    """Waits. Raises `CallCancelled` if the call is given up meanwhile; `for_ever` does not care."""
     never = threading.Event()
     if value == "for_ever":
         never.wait()
@@ -76,7 +74,8 @@ def _pause(kind: str, value: Any, cancelled: Callable[[], bool]) -> bool:
     while left_s > 0 and not cancelled():
         never.wait(min(left_s, LOOK_S))
         left_s -= LOOK_S
-    return not cancelled()
+    if cancelled():
+        raise CallCancelled
 
 
 def _disturb(kind: str, value: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 from purra_plugin_scripted.acting import act
 from purra_plugin_scripted.plugin import Scripted
 from purra_plugin_scripted.script import Step, parse_script
-from purra_sdk import PluginError
+from purra_sdk import CallCancelled, PluginError
 
 USER = {"role": "user", "content": "hello"}
 REQUEST: dict[str, Any] = {"messages": [USER], "tools": [], "max_tokens": 100, "params": {}}
@@ -87,14 +87,15 @@ def test_raised_errors_keep_their_code() -> None:
 
 @pytest.mark.parametrize("action", [{"hang": "until_cancelled"}, {"delay_ms": 3_600_000}])
 def test_pauses_end_with_the_call(action: dict[str, Any]) -> None:
-    """After a cancel nothing more is sent (MOD-011)."""
+    """After a cancel nothing more is sent, and the end is no normal one (MOD-011, MOD-013)."""
     cancelled = threading.Event()
     items = act(
         1, _step({"emit": [{"content": "a"}, action, {"finish": "stop"}]}), cancelled.is_set
     )
     assert next(items)["text"] == "a"
     threading.Timer(0.05, cancelled.set).start()
-    assert list(items) == []
+    with pytest.raises(CallCancelled):
+        next(items)
 
 
 def _run_action(action: str) -> subprocess.CompletedProcess[bytes]:
