@@ -19,22 +19,23 @@ _EFFECT_STATES: Final[Mapping[Any, EffectState]] = {
 _STORE_CODES: Final = frozenset({"conflict", "sealed", "lapsed", "storage", "not_found"})
 
 
-def adapter_error(error: WireError) -> AdapterError:
+def adapter_error(error: WireError, code: str = "") -> AdapterError:
     """`error` with nothing lost: code, origin and executed as they are, `retry` in the detail.
 
+    `code`: what a contract calls it instead; the wire's code is then the detail's `cause`.
     `effect_state` is the plugin's own word, believed only if the plugin itself spoke: a host that
     lost the plugin knows what `executed` says and no more.
     """
     claimed = error.detail.get("effect_state") if error.origin == "plugin" else None
-    effect_state = _EFFECT_STATES.get(claimed) if type(claimed) is str else None
+    cause = {"cause": error.code} if code else {}
     return AdapterError(
-        error.code,
+        code or error.code,
         error.message,
         origin=error.origin,
         executed=_EXECUTED.get(error.executed, "maybe"),
-        effect_state=effect_state,
+        effect_state=_EFFECT_STATES.get(claimed) if type(claimed) is str else None,
         retry_after_ms=error.after_ms,
-        detail={**error.detail, "retry": error.retry},
+        detail={**error.detail, **cause, "retry": error.retry},
     )
 
 

@@ -8,7 +8,6 @@ from typing import Final
 from purra.contracts import answers
 from purra.contracts.call import CallContext
 from purra.contracts.model import Chunk, ModelProfile, ModelRequest
-from purra.errors import AdapterError
 from purra_bridge.ports.channel import Channel, Request
 from purra_bridge.ports.faults import adapter_error
 from purra_bridge.ports.payloads import chunk_from_item, model_args
@@ -59,20 +58,8 @@ class HostedModel:
                 order.take(chunk)
                 yield chunk
         except WireError as error:
-            raise _interrupted(error) from error
+            lost = error.origin == "instance"
+            raise adapter_error(error, "upstream_stream_interrupted" if lost else "") from error
         finally:
             await items.aclose()
         order.end()
-
-
-def _interrupted(error: WireError) -> AdapterError:
-    found = adapter_error(error)
-    if error.origin != "instance":
-        return found
-    return AdapterError(
-        "upstream_stream_interrupted",
-        error.message,
-        origin=found.origin,
-        executed=found.executed,
-        detail={**found.detail, "cause": error.code},
-    )

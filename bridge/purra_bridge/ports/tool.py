@@ -67,14 +67,5 @@ class HostedTools:
 
 def _tool_error(error: WireError) -> AdapterError:
     """As any other, but a result that is no strict value has a code of its own (JSON-11, K26)."""
-    found = adapter_error(error)
-    if error.code != "contract_violation" or error.executed != "yes":
-        return found
-    return AdapterError(
-        "tool_result_encoding",
-        error.message,
-        origin=found.origin,
-        executed=found.executed,
-        effect_state=found.effect_state,
-        detail=found.detail,
-    )
+    unreadable = error.code == "contract_violation" and error.executed == "yes"
+    return adapter_error(error, "tool_result_encoding" if unreadable else "")
