@@ -23,6 +23,7 @@ from purra.contracts.policy import Policy
 from purra.contracts.store import Append, Commit, Document, Op, Store
 from purra.contracts.tool import Tools
 from purra.errors import PurraError, StoreError
+from purra.gateway.arguments import validate
 from purra.gateway.gates import Gates
 from purra.journal.events import Fact, event_value
 from purra.journal.fold import fold
@@ -182,6 +183,10 @@ class Kernel:
             run.settle(result_of(state))
             return run
         self._check_preset(state)
+        session = state.started["session"]
+        if not state.term and not turns.holds(await self._turn(session), run_id):
+            tasks.start_soon(self._queue, run, session)
+            return run
         log = await self._take_over(state, lease)
         tasks.start_soon(self._work, run, log)
         return run
@@ -211,6 +216,8 @@ class Kernel:
         if decision not in ("approve", "edit", "reject", "respond"):
             raise PurraError("invalid_argument", f"unknown decision {decision!r}", where="decide")
         await self.runs.lease(run_id)
+        if decision == "edit":
+            await self._check_edit(run_id, call, told.get("arguments"))
         body = {"kind": "decision", "call": call, "decision": decision, "by": by, **told}
         entry = f"decision:{call}"  # one-shot: a second decision is a conflict or a repetition
         if not await self.runs.tell(run_id, entry, freeze(body, where="decision")):
@@ -238,6 +245,11 @@ class Kernel:
             return False
         await self._nudge(run_id)
         return True
+
+    def note(self, fact: Fact) -> None:
+        """Something that concerns every run that goes on here; it rides on their next commits."""
+        for shell in self._shells.values():
+            shell.note(fact)
 
     # -- creating -----------------------------------------------------------------------------
 
@@ -404,6 +416,17 @@ class Kernel:
             run.settle(fault)
             return
         await self._work(run, log)
+
+    async def _check_edit(self, run_id: str, call_id: str, arguments: object) -> None:
+        """Tells the person at once what the owner would refuse (HITL-02)."""
+        _, bindings = self._open()
+        state = await self.runs.state(run_id)
+        call = state.batch.calls.get(call_id) if state.batch else None
+        if call is None or call.name not in bindings.catalog or not isinstance(arguments, Mapping):
+            raise PurraError(
+                "invalid_argument", f"no call {call_id} to edit", where=f"run {run_id}"
+            )
+        validate(call.name, bindings.catalog[call.name].arguments, arguments)
 
     def _check_preset(self, state: RunState) -> None:
         _, bindings = self._open()

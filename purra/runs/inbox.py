@@ -8,38 +8,41 @@ entry must never stop a run or be looked at again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from purra.journal.events import Fact
 from purra.journal.state import Call, RunState
 from purra.values import digest
 
-__all__ = ["facts_of"]
+__all__ = ["Fits", "facts_of"]
+
+Fits = Callable[[Call, Mapping[str, Any]], bool]
+"""Whether edited arguments may run: schema and scope are checked again (HITL-02)."""
 
 
-def facts_of(state: RunState, entry: int, body: Any) -> list[Fact]:
+def facts_of(state: RunState, entry: int, body: Any, fits: Fits) -> list[Fact]:
     """`inbox.taken`, and the fact that the entry stands for, if it fits the state."""
     facts = [Fact("inbox.taken", {"entry": entry, "body": body})]
     if not isinstance(body, Mapping):
         return facts
     call = state.batch.calls.get(str(body.get("call"))) if state.batch else None
     if body.get("kind") == "decision" and call is not None and call.phase == "asked":
-        facts += _decision(call, body)
+        facts += _decision(call, body, fits)
     elif body.get("kind") == "reconcile" and call is not None and call.id in state.blocked:
         facts += _reconciliation(call, body)
     return facts
 
 
-def _decision(call: Call, body: Mapping[str, Any]) -> list[Fact]:
+def _decision(call: Call, body: Mapping[str, Any], fits: Fits) -> list[Fact]:
     decision = body.get("decision")
     data: dict[str, Any] = {"call": call.id, "decision": decision, "by": str(body.get("by", ""))}
     if decision in ("respond", "reject") and isinstance(body.get("text"), str):
         data["text"] = body["text"]
     if decision == "edit":
         arguments = body.get("arguments")
-        if not isinstance(arguments, Mapping):
-            return []
+        if not isinstance(arguments, Mapping) or not fits(call, arguments):
+            return []  # the call stays pending
         data.update(arguments=arguments, digest=digest(arguments))
     if decision not in ("approve", "edit", "reject", "respond"):
         return []

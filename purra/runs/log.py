@@ -54,6 +54,7 @@ class RunLog:
         self.output = Output(state.run, output_head, Feed(output_head), self._append_output)
         self._staged: list[Event] = []
         self._durable = False
+        self._notes: list[Fact] = []
 
     @property
     def staged(self) -> bool:
@@ -62,10 +63,21 @@ class RunLog:
 
     def stage(self, fact: Fact, *, durable: bool = False) -> Event:
         """Places and folds `fact`. Raises `PurraError(illegal_event)`, changing nothing."""
+        notes, self._notes = self._notes, []
+        for note in notes:
+            self._place(note)
+        event = self._place(fact)
+        self._durable = self._durable or durable
+        return event
+
+    def note(self, fact: Fact) -> None:
+        """Keeps a fact that follows nothing and causes nothing for the next commit."""
+        self._notes.append(fact)
+
+    def _place(self, fact: Fact) -> Event:
         event = place(fact, self.state.run, self.state.seq + 1, self.clock.wall_ms())
         fold(self.state, event)
         self._staged.append(event)
-        self._durable = self._durable or durable
         return event
 
     async def flush(self, extra: Sequence[Op] = (), *, key: str = "") -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import anyio
 
@@ -13,6 +14,7 @@ from purra.contracts.messages import Message
 from purra.contracts.model import Model, ModelProfile, ModelRequest
 from purra.errors import AdapterError, PurraError
 from purra.gateway.admission import Admission
+from purra.gateway.arguments import validate
 from purra.gateway.attempt import make_attempt
 from purra.gateway.dispatch import Dispatch
 from purra.gateway.gates import Gate, Gates, Ticket
@@ -95,6 +97,15 @@ class Performers:
             return [await self._assemble()]
         batch = self._state.batch
         return await self._admission.decide(self._state, batch) if batch else []
+
+    def fits(self, call: Call, arguments: Mapping[str, Any]) -> bool:
+        """Whether a person's edited arguments satisfy the tool's schema (HITL-02)."""
+        tool = self._bindings.catalog[call.name]
+        try:
+            validate(call.name, tool.arguments, arguments)
+        except PurraError:
+            return False
+        return True
 
     def gave_up(self, effect: CallModel) -> Fact:
         """The fact of an attempt that was stopped."""

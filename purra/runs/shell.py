@@ -103,6 +103,10 @@ class Shell:
         self._fault = fault or PurraError("ownership_lost", "the lease lapsed", where=where)
         self._tasks.cancel_scope.cancel()
 
+    def note(self, fact: Fact) -> None:
+        """Something to know that rides on the next commit (`plugin.*`)."""
+        self._log.note(fact)
+
     async def look(self) -> None:
         """Reads the inbox now: somebody in this process has just written to it."""
         await self._read_inbox()
@@ -240,7 +244,8 @@ class Shell:
             )
             for body in page.records:
                 self._inbox_read += 1
-                self._hand_in(facts_of(self._state, self._inbox_read, body), None)
+                facts = facts_of(self._state, self._inbox_read, body, self._performers.fits)
+                self._hand_in(facts, None)
             if self._inbox_read >= page.head:
                 return
 

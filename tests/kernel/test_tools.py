@@ -317,3 +317,48 @@ async def test_a_result_that_completes_the_step_ends_the_run() -> None:
     model = ScriptModel(ask(("read", "{}")))
     _, result = await play(model, box)
     assert (result.status, result.text) == ("completed", "all done")
+
+
+@pytest.mark.anyio
+async def test_an_edit_is_checked_again_and_what_runs_is_what_was_edited() -> None:
+    """HITL-02: schema and digest are those of the edited arguments; a bad edit changes nothing."""
+    ran: list[int] = []
+
+    @purra.tool(effect="irreversible")
+    async def spend(amount: int) -> str:
+        """Spends."""
+        ran.append(amount)
+        return "spent"
+
+    model = ScriptModel(ask(("spend", '{"amount": 100}')), say("ok"))
+    agent = purra.Agent("a", "1", approvals="inbox")
+    async with purra.Kernel(model=model, tools=[spend], agent=agent) as kernel:
+        run = await kernel.submit("go")
+        assert (await run.wait()).status == "waiting"
+        with pytest.raises(purra.PurraError) as caught:
+            await kernel.decide(run.id, "1.0", "edit", arguments={"amount": "much"})
+        assert caught.value.code == "invalid_tool_arguments_shape"
+        await kernel.decide(run.id, "1.0", "edit", arguments={"amount": 5})
+        assert (await wait_ended(kernel, run.id)).status == "completed"
+    assert ran == [5]
+
+
+@pytest.mark.anyio
+async def test_what_plugins_do_rides_on_the_next_commit() -> None:
+    """Tables, events: `plugin.*` never causes a commit and stands in the journal all the same."""
+    from purra.journal.events import Fact
+
+    kernel: purra.Kernel
+
+    async def noted(_: CallContext) -> str:
+        kernel.note(Fact("plugin.stopped", {"plugin": "p", "generation": 1}))
+        return "r"
+
+    kernel = purra.Kernel(
+        model=ScriptModel(ask(("read", "{}")), say("ok")), tools=[Box(read=noted)]
+    )
+    async with kernel:
+        run = await kernel.submit("go")
+        events = [event async for event in run.events()]
+    order = kinds(events)
+    assert order.index("plugin.stopped") == order.index("tool.call.completed") - 1

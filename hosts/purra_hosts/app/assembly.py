@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,6 +23,7 @@ from anyio.abc import TaskGroup
 from purra.contracts.store import Store
 from purra.contracts.tool import ToolSchema
 from purra.errors import PurraError
+from purra.journal.events import Fact
 from purra.kernel import Kernel
 from purra.manifest.host import Caller
 from purra.manifest.placeholders import Parameter
@@ -120,7 +121,8 @@ async def open_application(
     if plan.host.uses_state:
         _make_state(plan.host.state)
     async with AsyncExitStack() as stack:
-        host = _process_host(watchers)
+        told = _Told(watchers.events)
+        host = _process_host(watchers.logs, told.event)
         await stack.enter_async_context(host)
         routes = {name: host.add(launch) for name, launch in plan.launches.items()}
         await _start_eager(routes)
@@ -129,7 +131,7 @@ async def open_application(
             _store(plan.match, routes),
             plan.host.agent,
         )
-        await stack.enter_async_context(kernel)
+        told.kernel = await stack.enter_async_context(kernel)
         yield Application(kernel, plan, routes)
 
 
@@ -165,9 +167,37 @@ def _make_state(folder: Path) -> None:
         ) from None
 
 
-def _process_host(watchers: Watchers) -> ProcessHost:
+class _Told:
+    """Tells of each step in a plugin's life: the watcher, and the journals of the runs under way."""
+
+    def __init__(self, watcher: Callable[[str, Mapping[str, Any]], None] | None) -> None:
+        self.kernel: Kernel | None = None
+        self._watcher = watcher
+
+    def event(self, kind: str, data: Mapping[str, Any]) -> None:
+        if self._watcher is not None:
+            self._watcher(kind, data)
+        journaled = _JOURNALED.get(kind)
+        if self.kernel is not None and journaled is not None:
+            kept = {name: data[name] for name in ("plugin", "generation")}
+            extra = {"pid": data["pid"]} if journaled == "plugin.started" else {"reason": kind}
+            self.kernel.note(Fact(journaled, {**kept, **extra}))
+
+
+_JOURNALED: Final = {
+    "plugin.ready": "plugin.started",
+    "plugin.crashed": "plugin.stopped",
+    "plugin.tainted": "plugin.stopped",
+    "plugin.unresponsive": "plugin.stopped",
+}
+"""Host event -> event in the journals: what may explain a run's own troubles later."""
+
+
+def _process_host(
+    logs: Callable[[dict[str, Any]], None] | None, events: Callable[[str, Mapping[str, Any]], None]
+) -> ProcessHost:
     try:
-        return ProcessHost(logs=watchers.logs, events=watchers.events)
+        return ProcessHost(logs=logs, events=events)
     except WireError as error:
         raise adapter_error(error) from error
 
