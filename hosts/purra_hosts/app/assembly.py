@@ -168,7 +168,7 @@ def _make_state(folder: Path) -> None:
 
 
 class _Told:
-    """Tells of each step in a plugin's life: the watcher, and the journals of the runs under way."""
+    """Tells of each step in a plugin's life: the watcher, and the journals of live runs."""
 
     def __init__(self, watcher: Callable[[str, Mapping[str, Any]], None] | None) -> None:
         self.kernel: Kernel | None = None
