@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from purra_sdk.items import content, finish, reasoning, tool_call, usage
 
 __all__ = ["act"]
 
+MAX_DESCRIPTORS = 64
 LOOK_S = 0.01
 """How often a pause looks whether the call was cancelled."""
 
@@ -88,8 +90,18 @@ def _disturb(kind: str, value: Any) -> None:
     elif kind == "print":
         print(value, flush=True)
     elif kind == "garbage":
-        # the worker's own channel: this breaks the protocol, as nothing of the SDK could
-        os.write(int(os.environ["PURRA_FD"]), b"\xff" * value)
+        os.write(_channel(), b"\xff" * value)
+
+
+def _channel() -> int:
+    """The descriptor of the worker's channel, its only socket. No API leads there, rightly."""
+    for descriptor in range(3, MAX_DESCRIPTORS):
+        try:
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                return descriptor
+        except OSError:
+            continue
+    raise PluginError("failed_precondition", "garbage needs a worker's channel; there is none")
 
 
 def _raised(value: dict[str, Any]) -> Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -104,21 +105,22 @@ def _run_action(action: str) -> subprocess.CompletedProcess[bytes]:
         "from purra_plugin_scripted.script import parse_script\n"
         f"list(act(1, parse_script({{'steps': [{{'emit': [{action}]}}]}}).steps[0], bool))\n"
     )
-    read, write = os.pipe()
-    environment = {**os.environ, "PURRA_FD": str(write), "PYTHONPATH": os.pathsep.join(sys.path)}
-    try:
+    near, far = socket.socketpair()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with near, far:
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=environment,
-            pass_fds=[write],
+            pass_fds=[far.fileno()],
             capture_output=True,
             timeout=30,
             check=False,
         )
-    finally:
-        os.close(write)
-    done.stderr = os.read(read, 100)
-    os.close(read)
+        near.setblocking(False)
+        try:
+            done.stderr = near.recv(100)
+        except BlockingIOError:
+            done.stderr = b""
     return done
 
 
