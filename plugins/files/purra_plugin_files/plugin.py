@@ -20,8 +20,9 @@ __all__ = ["fs_grep", "fs_list", "fs_read", "fs_write", "plugin"]
 
 T = TypeVar("T")
 
-MAX_SEARCH_S = 8.0
-"""Below the tool's timeout, so that a slow disk gives a part of the answer and not a kill."""
+MAX_SEARCH_S = 4.0
+"""A part of the tool's timeout: several searches that wait for each other all get their turn, and a
+slow disk gives a part of the answer and not a kill."""
 
 
 def _asked(shape: Callable[..., T], arguments: dict[str, Any]) -> T:
@@ -68,7 +69,7 @@ def fs_read(call: Call, **arguments: Any) -> dict[str, Any]:
     return _on_root(call, read_file, _asked(Reading, arguments))
 
 
-@tool(effect="world_read", name="fs.grep", timeout_s=10)
+@tool(effect="world_read", name="fs.grep", timeout_s=30)
 def fs_grep(call: Call, **arguments: Any) -> dict[str, Any]:
     """Finds lines; arguments as in `Search`."""
     expired = _patience(call)
