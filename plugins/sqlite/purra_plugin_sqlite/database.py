@@ -103,11 +103,11 @@ class Database:
         """
         with self._lock:
             try:
-                self._set_level(durable)
-                self._patiently(lambda: self._connection.execute("BEGIN IMMEDIATE"))
+                self._patiently(lambda: self._begin(durable))
                 try:
                     outcome = work(self._connection)
-                    self._connection.execute("COMMIT")
+                    # Busy only before the file is in WAL mode; the transaction stays open then.
+                    self._patiently(lambda: self._connection.execute("COMMIT"))
                 except BaseException:  # whatever it is, nothing of it may stay in the file
                     self._roll_back()
                     raise
@@ -139,11 +139,12 @@ class Database:
             except sqlite3.Error:
                 pass  # nothing is lost: what was committed is in the log
 
-    def _set_level(self, durable: bool) -> None:
+    def _begin(self, durable: bool) -> None:
         if durable is not self._durable:
             level = "FULL" if durable else "NORMAL"
             self._connection.executescript(f"PRAGMA synchronous = {level}")
             self._durable = durable
+        self._connection.execute("BEGIN IMMEDIATE")
 
     def _roll_back(self) -> None:
         # Some errors (disk full, I/O) have ended the transaction already.

@@ -1,11 +1,16 @@
 """The format of the file: its mark, its versions, and the way from one to the next (SVC-08).
 
 The mark is in SQLite's own header: `application_id` says that the file is ours, `user_version` is
-the format. It is looked at before anything is opened for writing, because opening alone may change
-a file: SQLite replays or removes a log that it finds. So first the header's bytes are read; if
-there is a log, which may hold a newer header, a read-only connection looks again, since that one
-never writes the file. A file that is not ours, or newer than this program, is refused and stays as
-it is, byte by byte.
+the format. It is looked at before the file is opened for writing, because that alone may change it:
+SQLite copies or removes a log that it finds. First a look that touches nothing (`immutable`, the
+file alone); if there is a log, which may hold a newer header, or if the first look failed, a
+read-only one, which takes locks and reads the log. A file that is not ours, or newer than this
+program, is refused and stays as it is, byte by byte.
+
+Only SQLite may open the file. If this process opened it in any other way, closing that descriptor
+would drop all locks that the process has on it (POSIX), also those of connections it knows nothing
+of. Another process would then find itself alone with the file, remove the log, and with it what
+was written later.
 
 A new file gets its tables before it is put into WAL mode, so that its header is never only in a
 log. A migration is one durable transaction: a crash leaves the old format or the new one.
@@ -33,8 +38,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (FORMAT_1,)
 """Step n leads from format n to format n + 1; format 0 is an empty file. Never changed, only added
 to."""
 
-_HEADER_BYTES = 100
-_MAGIC = b"SQLite format 3\x00"
+LOOK_PATIENCE_S = 20.0
+"""How long the read-only look waits for a process that is making the file."""
+
+Mark = tuple[int, int, bool]
+"""application_id, user_version, whether there is no table."""
 
 
 def open_file(
@@ -49,14 +57,10 @@ def open_file(
     """
     newest = len(migrations)
     _make(path)
-    header = _header(path)
-    if header is not None:
-        _judge(path, *header, newest)
-        if os.path.exists(f"{path}-wal"):
-            _judge(path, *_header_in_log(path), newest)
+    current = _look(path, newest)
     database = Database(path, patience_s=patience_s)
     try:
-        if header is None or header[1] < newest:
+        if not current:
             database.transaction(
                 lambda connection: _migrate(path, connection, migrations), durable=True
             )
@@ -70,43 +74,55 @@ def open_file(
 def _make(path: str) -> None:
     """Makes an empty file for this user only: journals hold what people wrote and read."""
     try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        if not os.path.lexists(path):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise EngineError(
-            "storage", f"{path}: {error.strerror}", errno=error.errno or errno.EIO
-        ) from error
+        if not os.path.isfile(path):  # else another process was faster, and nothing was opened
+            raise EngineError(
+                "storage", f"{path}: {error.strerror}", errno=error.errno or errno.EIO
+            ) from error
 
 
-def _header(path: str) -> tuple[int, int] | None:
-    """(application_id, user_version) as the file's bytes say, None for a file without content."""
-    with open(path, "rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if not header or os.path.exists(f"{path}-journal"):
-        # Empty, or its making was cut off: SQLite takes that back when the migration begins.
-        return None
-    if not header.startswith(_MAGIC):
-        raise EngineError("storage", f"{path} is not an SQLite file", errno=errno.EBADMSG)
-    return int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big")
+def _look(path: str, newest: int) -> bool:
+    """Whether the file is of the newest format already; raises if it is not to be opened."""
+    try:
+        version = _judge(path, _mark_at(path, "immutable=1"), newest)
+    except EngineError as error:
+        if error.detail.get("sqlite") is None:
+            raise
+        version = None  # perhaps only caught while another process was writing it
+    if version is None or os.path.exists(f"{path}-wal") or os.path.exists(f"{path}-journal"):
+        try:
+            version = _judge(path, _mark_at(path, "mode=ro"), newest)
+        except EngineError as error:
+            if not error.detail.get("sqlite", "").startswith("SQLITE_READONLY"):
+                raise
+            version = 0  # its making was cut off: SQLite takes that back once it may write
+    return version == newest
 
 
-def _header_in_log(path: str) -> tuple[int, int]:
-    """(application_id, user_version) as of the last commit in the log; changes nothing."""
+def _mark_at(path: str, how: str) -> Mark:
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    database = Database(f"file:{escaped}?mode=ro", patience_s=1.0, uri=True)
+    database = Database(f"file:{escaped}?{how}", patience_s=LOOK_PATIENCE_S, uri=True)
     try:
         return database.reading(_mark)
     finally:
         database.close()
 
 
-def _mark(connection: sqlite3.Connection) -> tuple[int, int]:
+def _mark(connection: sqlite3.Connection) -> Mark:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return application, version
+    table = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    return application, version, table is None
 
 
-def _judge(path: str, application: int, version: int, newest: int) -> None:
+def _judge(path: str, mark: Mark, newest: int) -> int:
+    """The file's format; 0 = it has none yet. Raises `EngineError` for one that is not for us."""
+    application, version, empty = mark
+    if (application, version, empty) == (0, 0, True):
+        return 0
     if application != APPLICATION_ID:
         raise EngineError("storage", f"{path} is not a store of this program", errno=errno.EBADMSG)
     if not 1 <= version <= newest:
@@ -117,18 +133,16 @@ def _judge(path: str, application: int, version: int, newest: int) -> None:
             format=version,
             newest=newest,
         )
+    return version
 
 
 def _migrate(
     path: str, connection: sqlite3.Connection, migrations: Sequence[Sequence[str]]
 ) -> None:
-    application, version = _mark(connection)  # again: another process may have been faster
-    if (application, version) != (0, 0):
-        _judge(path, application, version, len(migrations))
-        if version == len(migrations):
-            return
-    elif connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        raise EngineError("storage", f"{path} is not a store of this program", errno=errno.EBADMSG)
+    # Judged again, now that nobody else can write: another process may have been faster.
+    version = _judge(path, _mark(connection), len(migrations))
+    if version == len(migrations):
+        return
     for step in migrations[version:]:
         for statement in step:
             connection.execute(statement)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,8 +47,8 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
     return out.splitlines()
 
 
-def all_records(engine: Engine, stream: str) -> list[object]:
-    found: list[object] = []
+def all_records(engine: Engine, stream: str) -> list[Any]:
+    found: list[Any] = []
     while True:
         page = engine.read(stream, len(found), 1000)
         found += page["records"]
@@ -74,7 +75,7 @@ def test_eight_writers_and_a_reader(tmp_path: Path) -> None:
     assert records[: len(seen)] == seen
     assert len(records) == 1600
     for name in names:
-        mine = [number for who, number in records if who == name]  # type: ignore[misc]
+        mine = [record[1] for record in records if record[0] == name]
         assert mine == list(range(200)), name
         assert all_records(engine, f"own/{name}") == list(range(200))
     assert engine.get(["counter"])["documents"][0]["value"] == 8 * 20
@@ -130,7 +131,7 @@ def test_takeover_has_one_winner(tmp_path: Path) -> None:
 
 
 def test_one_key_from_many_processes_is_one_record(tmp_path: Path) -> None:
-    """STO-008, RUN-06: 6 processes commit the same 20 keys; each key gives all of them one number."""
+    """STO-008, RUN-06: 6 processes commit the same 20 keys; a key gives all of them one number."""
     path = tmp_path / "store.db"
     engine = Engine(str(path))
     with contextmanager(_children)("same", path, [(n,) for n in range(6)]) as racers:
