@@ -34,9 +34,11 @@ then there these they this those through to too under until up us very via was w
 where whether which while who whom whose why will with would yes you your
 """
 _ASKING_TEXT = """
-answer answers describe described documentation documented documents docs explain explained happen
-happened happens know mean means mention mentioned mentions say saying says said show shows tell
-tells use used uses using want wants work works
+answer answers anything appear appears contain contains describe described detail details discuss
+discussed documentation documented documents docs everything explain explained file files find
+folder folders happen happened happens info information know line lines mean means mention mentioned
+mentions nothing occur occurs question say saying says said show shows something talk talks tell
+tells text use used uses using want wants word words work works
 """
 _STOP = frozenset(_STOP_TEXT.split())
 """Words that say nothing about what is asked."""

@@ -25,6 +25,7 @@ def _words(question: str) -> list[str]:
         ("Was ist ein Überlauf?", ["ist", "ein", "überlauf"]),
         ("what is it?", ["what", "is", "it"]),
         ("show me the docs", ["show", "docs"]),
+        ("Do the files contain anything about xylophones?", ["xylophones"]),
         ("", []),
         ("?!", []),
     ],
