@@ -5,8 +5,8 @@ bounded queue meanwhile, hands each the next free slot in the order they came, a
 there is nothing to wait for. Two things are never mixed: what is *desired* (running, or stopped),
 which callers and operators set, and what *is* (the instance), which only happens.
 
-After a crash or a kill the route stays down: each call fails at once with that error, and `start`
-tries again. Restarting by itself is a policy (`purra_hosts.restarts`) that plugs in at `_over`.
+What follows a failure is decided by `purra_hosts.restarts`, once per instance, in `_judge`. Without
+a policy the route stays down: each call fails at once with that error, and `start` tries again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ from purra_hosts.process.failures import AXES, again, before_sending
 from purra_hosts.process.gate import StartGate, outlast
 from purra_hosts.process.instance import Instance, Shared
 from purra_hosts.process.states import ANNOUNCED, State
+from purra_hosts.restarts import (
+    Again,
+    Failure,
+    History,
+    Quarantine,
+    RestartPolicy,
+    after_failure,
+)
 
 __all__ = ["EventSink", "Route", "RouteStatus"]
 
@@ -39,10 +47,11 @@ steps between (`purra_hosts.process.states.ANNOUNCED`), each once per instance."
 class RouteStatus:
     """A plugin at one moment. Asking never touches the plugin (LIF-009).
 
-    `state`: the instance's (`purra_hosts.process.states.State`), else `stopped`, or `down` after a
-    failure. `reason`: the code of the last failure, "" without one. `isolation`: per axis, what was
-    achieved. `calls`: slots held; `queued`: calls that wait. `restarts`: generations after the
-    first. `started_at_ms`: wall clock of the current instance's start, None without one.
+    `state`: the instance's (`purra_hosts.process.states.State`), else `stopped`, `down` after a
+    failure, or `backoff` while the next start waits for its time. `reason`: the code of the last
+    failure, "" without one. `isolation`: per axis, what was achieved. `calls`: slots held;
+    `queued`: calls that wait. `restarts`: generations after the first. `started_at_ms`: wall clock
+    of the current instance's start, None without one.
     """
 
     plugin: str
@@ -68,6 +77,8 @@ class Place:
     starts: StartGate
     events: EventSink | None
     wall_ms: Callable[[], int]
+    restarts: RestartPolicy | None
+    chance: Callable[[], float]
 
 
 class Route:
@@ -87,6 +98,10 @@ class Route:
         self._closed = False
         self._failure: WireError | None = None
         self._last_error: WireError | None = None
+        self._history = History()
+        self._judged: Instance | None = None
+        self._again_s = 0.0
+        self._ready_s: float | None = None
         self._generation = 0
         self._started_at_ms: int | None = None
 
@@ -121,6 +136,7 @@ class Route:
             raise before_sending("not_active", "the host is closed")
         self._desired = True
         self._failure = None
+        self._again_s = 0.0
         if self._instance is not None and self._instance.state is State.READY:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
@@ -149,6 +165,8 @@ class Route:
         instance = self._instance
         failure = self._failure
         down = "stopped" if failure is None else "down"
+        if failure is None and self._loop.time() < self._again_s:
+            down = "backoff"
         return RouteStatus(
             plugin=self.launch.plugin,
             version=self.launch.version,
@@ -195,7 +213,7 @@ class Route:
         if not self._desired:
             what = "closed" if self._closed else "stopped"
             call.fail(before_sending("not_active", f"{self.launch.label} is {what}"))
-        elif self._failure is not None:
+        elif self._failure is not None and self._loop.time() < self._again_s:
             call.fail(again(self._failure, "no"))
         elif len(self._queue) >= limit:
             call.fail(before_sending("overloaded", f"{limit} calls wait already"))
@@ -230,7 +248,11 @@ class Route:
             call.may_send()
         if late:
             self._serve_queue()
-        return min((call.deadline_s for call in self._queue), default=NEVER)
+        due_s = min((call.deadline_s for call in self._queue), default=NEVER)
+        if self._instance is None and self._wanted():
+            self._begin()
+            due_s = min(due_s, NEVER if self._again_s <= now_s else self._again_s)
+        return due_s
 
     # purra_hosts.process.calls.Home, for calls that wait.
 
@@ -262,6 +284,8 @@ class Route:
         if self._instance is not None:
             usual_s = self._place.shared.timings.drain_s
             self._instance.leave(why, usual_s if drain_s is None else drain_s)
+        else:
+            self._fail_queue(before_sending("not_active", f"{self.launch.label}: {why}"))
         task = self._task
         if task is not None:
             await outlast(task)
@@ -269,8 +293,13 @@ class Route:
                 task.result()
 
     def _begin(self) -> None:
-        """Makes the next generation, unless one is alive. It starts when the last one is gone."""
+        """Makes the next generation, unless one is alive or its time has not come. It starts when
+        the last one is gone.
+        """
         if self._instance is not None and self._instance.state in states.LIVE:
+            return
+        if self._loop.time() < self._again_s:
+            self._alarm.by(self._again_s)
             return
         self._generation += 1
         self._started_at_ms = self._place.wall_ms()
@@ -301,13 +330,12 @@ class Route:
             self._place.starts.done(self._ticket)
         if state is State.READY:
             self._failure = None
+            self._again_s = 0.0
+            self._ready_s = self._loop.time()
             self._resolve(None)
-        if instance.failure is not None and state in (
-            State.FAILED,
-            State.UNRESPONSIVE,
-            State.TAINTED,
-        ):
-            self._failure = self._last_error = instance.failure
+        elif instance.failure is not None and self._judged is not instance:
+            self._judged = instance
+            self._judge(instance.failure)
         self._announce(instance, state)
         if state is State.READY:
             self._serve_queue()
@@ -318,12 +346,39 @@ class Route:
         """`purra_hosts.process.instance.Listener`."""
         self._serve_queue()
 
+    def _judge(self, error: WireError) -> None:
+        """Decides, once per instance, what follows its failure."""
+        self._last_error = error
+        now_s = self._loop.time()
+        ran_s = None if self._ready_s is None else now_s - self._ready_s
+        self._ready_s = None
+        self._resolve(error)
+        if not self._desired:
+            return
+        self._history, verdict = after_failure(
+            self._place.restarts,
+            self._history,
+            Failure(error.code, ran_s),
+            now_s,
+            self._place.chance(),
+        )
+        if isinstance(verdict, Again):
+            self._again_s = now_s + verdict.after_s
+        elif isinstance(verdict, Quarantine):
+            self._again_s = now_s + verdict.for_s
+            self._failure = WireError(
+                "quarantined",
+                f"{self.launch.label}: {verdict.reason}: {error.message}",
+                after_ms=int(verdict.for_s * 1000),
+                detail=error.detail,
+            )
+        else:
+            self._again_s = NEVER
+            self._failure = error
+
     def _over(self, state: State) -> None:
-        """The instance takes no more calls. The seam for restarts: a policy decides here whether
-        waiting calls wait on for another generation.
-        """
+        """The instance takes no more calls; those that wait go on waiting, or are told why not."""
         if self._failure is not None:
-            self._resolve(self._failure)
             self._fail_queue(self._failure)
         elif not self._desired:
             error = before_sending("not_active", f"{self.launch.label} was stopped")
@@ -331,8 +386,14 @@ class Route:
             self._fail_queue(error)
         if state in states.ENDED:
             self._instance = None
-            if self._queue:
+            if self._wanted():
                 self._begin()
+
+    def _wanted(self) -> bool:
+        """Somebody waits for an instance, or there should always be one."""
+        if not self._desired or self._again_s == NEVER:
+            return False
+        return bool(self._queue) or (self.launch.activation == "eager" and self._generation > 0)
 
     def _resolve(self, error: WireError | None) -> None:
         waiters, self._starting = self._starting, []

@@ -5,10 +5,14 @@ site-packages: so a plugin's environment needs nothing of ours, an isolated envi
 another version of us, and an upgrade under a running host does not mix two versions in one
 conversation. Copied rather than linked for the same reason, and so that later one folder is the
 whole read grant. Only the three packages are there: nothing of the kernel is importable.
+
+A host that is killed cannot remove its folder. So a folder is locked while its host lives (`flock`
+ends with the process, however it ends), and each host first removes what nobody holds any more.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import py_compile
@@ -19,11 +23,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Folders", "removing"]
+__all__ = ["Folders", "remove_abandoned", "removing"]
 
 STAGED: Final = ("purra_sdk", "purra_bridge/wire", "msgpack")
 STEP: Final = 64
 """Entries removed between two breaths of the event loop."""
+PREFIX: Final = "purra-host-"
+FRESH_PREFIX: Final = "purra-fresh-"
+"""Of a folder that is not locked yet: another host must not take it for an abandoned one."""
+LOCK: Final = "lock"
 
 
 class Folders:
@@ -32,12 +40,18 @@ class Folders:
     def __init__(self) -> None:
         self._root: Path | None = None
         self._staged: Path | None = None
+        self._lock = -1
 
     @property
     def root(self) -> Path:
         """Made on first use. Raises `OSError`."""
         if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="purra-host-"))
+            remove_abandoned()
+            fresh = Path(tempfile.mkdtemp(prefix=FRESH_PREFIX))
+            self._lock = os.open(fresh / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            root = fresh.with_name(PREFIX + fresh.name.removeprefix(FRESH_PREFIX))
+            self._root = fresh.rename(root)
         return self._root
 
     def staged(self) -> Path:
@@ -64,6 +78,28 @@ class Folders:
         root, self._root, self._staged = self._root, None, None
         if root is not None:
             yield from removing(root)
+            os.close(self._lock)
+
+
+def remove_abandoned() -> None:
+    """Removes the folders of hosts of this user that are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
+        try:
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue  # its host lives
+        else:
+            for _ in removing(folder):
+                pass
+        finally:
+            os.close(lock)
 
 
 def removing(folder: Path) -> Iterator[None]:

@@ -28,10 +28,12 @@ from purra_hosts.process.logs import LogSink
 from purra_hosts.process.route import EventSink, Place, Route
 from purra_hosts.process.staging import Folders
 from purra_hosts.process.timings import Timings
+from purra_hosts.restarts import RestartPolicy
 
 __all__ = ["ProcessHost"]
 
 TOKEN_BYTES: Final = 8
+CHANCE_BYTES: Final = 4
 
 
 class ProcessHost:
@@ -45,10 +47,11 @@ class ProcessHost:
         logs: LogSink | None = None,
         events: EventSink | None = None,
         starts: int | None = None,
+        restarts: RestartPolicy | None = None,
     ) -> None:
         """`logs` takes each line that a worker prints or logs, `events` each step of an instance;
         both are called on the loop and must not block. `starts`: how many instances start at once,
-        None = as many as there are processors.
+        None = as many as there are processors. `restarts`: None = what has failed stays down.
 
         Raises `WireError(spawn_failed)` on a system without the process primitives it needs.
         """
@@ -66,6 +69,8 @@ class ProcessHost:
             starts=StartGate(starts or _processors()),
             events=events,
             wall_ms=clock.wall_ms,
+            restarts=restarts,
+            chance=lambda: int(clock.token(CHANCE_BYTES), 16) / 256**CHANCE_BYTES,
         )
         self._routes: dict[str, Route] = {}
         self._closing: asyncio.Task[None] | None = None

@@ -26,7 +26,8 @@ def test_values_arrive_as_they_were_sent() -> None:
     async def main() -> None:
         async with hosting() as watched:
             route = watched.host.add(workbench())
-            for value in (None, 0, "", b"", [], {}, False, [0, {"a": [1.5]}], "x" * 300_000):
+            values: list[Any] = [None, 0, "", b"", [], {}, False, [0, {"a": [1.5]}], "x" * 300_000]
+            for value in values:
                 assert await tool(route, "echo", value=value) == value
             answers = await asyncio.gather(*(tool(route, "echo", value=n) for n in range(256)))
             assert answers == list(range(256))
@@ -126,7 +127,7 @@ def test_an_unread_stream_stalls_nobody_else() -> None:
 
 @pytest.mark.parametrize("way", ["aclose", "break", "task"])
 def test_an_abandoned_stream_is_cancelled(way: str, tmp_path: Path) -> None:
-    """H37, STR-006: closed, dropped, or read by a task that is cancelled: the slot is free again."""
+    """H37, STR-006: closed, dropped, or its reading task cancelled: the slot is free again."""
 
     async def main() -> None:
         async with hosting() as watched:

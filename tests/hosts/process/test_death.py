@@ -17,6 +17,7 @@ from purra_bridge.ports.channel import Request
 from purra_bridge.wire.errors import WireError
 from purra_hosts.launch import LaunchLimits
 from tests.hosts.process.rig import (
+    BOUND_S,
     PLUGINS,
     QUICK,
     alive,
@@ -337,7 +338,9 @@ def test_a_stop_takes_the_whole_group() -> None:
                     await route.stop()
                 else:
                     await failing(tool(route, "die", number=9))
-                await until(lambda pid=pid: not alive(pid))
+                async with asyncio.timeout(BOUND_S):
+                    while alive(pid):
+                        await asyncio.sleep(0.005)
 
     running(main)
 

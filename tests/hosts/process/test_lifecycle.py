@@ -94,6 +94,7 @@ def test_a_plugin_that_does_not_start(module: str, code: str, words: str) -> Non
 
     async def main() -> None:
         async with hosting(replace(QUICK, ready_s=0.6)) as watched:
+            assert watched.host._folders.root.exists()
             before = descriptors()
             route = watched.host.add(from_folder("broken", module))
             error = await failing(route.start())
@@ -108,8 +109,8 @@ def test_a_plugin_that_does_not_start(module: str, code: str, words: str) -> Non
             await until(lambda: watched.kinds().count("plugin.stopped") == 2)
             await route.stop()
             assert descriptors() == before
-            homes = [path for path in watched.host._folders.root.iterdir() if path.name != "staged"]
-            assert homes == []
+            left = {path.name for path in watched.host._folders.root.iterdir()}
+            assert left == {"lock", "staged"}
 
     running(main)
 

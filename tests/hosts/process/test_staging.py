@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,34 @@ def test_homes_are_private_and_everything_is_removed(folders: Folders) -> None:
     assert not root.exists()
     assert (outside / "kept").read_text() == "kept"
     assert list(folders.removing()) == []
+
+
+def test_the_folder_of_a_killed_host_is_removed_by_the_next(folders: Folders) -> None:
+    """Facts: nothing can run in a host that is killed; what lives, is young or is foreign stays."""
+    code = (
+        "import sys, os, tempfile; tempfile.tempdir = sys.argv[1];"
+        "from purra_hosts.process.staging import Folders; folders = Folders();"
+        "folders.home('p-1'); print(folders.root, flush=True); os.kill(os.getpid(), 9)"
+    )
+    parent = folders.root.parent
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(parent)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        check=False,
+    )
+    left = Path(killed.stdout.strip())
+    assert (left / "p-1").is_dir()
+    (parent / "purra-host-unlocked").mkdir()
+    (parent / "purra-host-link").symlink_to(parent)
+    other = Folders()
+    assert other.root.is_dir()
+    assert not left.exists() and folders.root.exists()
+    assert (parent / "purra-host-unlocked").exists() and (parent / "purra-host-link").exists()
+    for some in (folders, other):
+        for _ in some.removing():
+            pass
 
 
 def test_removal_goes_in_small_steps(tmp_path: Path) -> None:
