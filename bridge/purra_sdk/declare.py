@@ -28,6 +28,7 @@ __all__ = ["Handler", "Plugin", "batched", "context", "model", "policy", "store"
 
 CO_COROUTINE = 0x80
 CO_ASYNC_GENERATOR = 0x200
+CO_VARARGS = 0x04
 """Flags of a code object (`inspect.CO_...`)."""
 UNWRAP_DEPTH = 32
 """Decorators looked through to find a handler's own code."""
@@ -202,8 +203,8 @@ class Plugin:
     """Everything a plugin offers. `entry` of the manifest names an instance of this class.
 
     `tools`: functions marked with `@tool`. `models`, `contexts`, `stores`, `policies`: marked
-    classes, which get the `Setup` when the worker starts, on the thread that will run their
-    handlers; or ready instances of such classes. `setup(setup)` runs before them; what it returns
+    classes, made when the worker starts, on the thread that will run their handlers, with the
+    `Setup` as argument if they take one; or ready instances of such classes. `setup(setup)` runs before them; what it returns
     is `setup.state`. `close(setup)` runs when the worker ends in an orderly way, after the `close`
     methods of the instances.
     """
@@ -254,8 +255,7 @@ class Plugin:
                 continue
             instance = part
             if isinstance(part, type):
-                plain = part.__init__ is object.__init__  # type: ignore[misc]
-                instance = part() if plain else part(setup)
+                instance = part(setup) if _wants_setup(part) else part()
             if hasattr(instance, "close"):
                 closing.append(instance)
             for method, (style, fields) in _METHODS[kind].items():
@@ -263,6 +263,12 @@ class Plugin:
                 if function is not None:
                     handlers[name, method] = Handler((kind, name), method, function, style, fields)
         return handlers, closing
+
+
+def _wants_setup(cls: type) -> bool:
+    """Whether the constructor has a parameter to take it."""
+    code, _ = _code_of(cls.__init__, UNWRAP_DEPTH)  # type: ignore[misc]
+    return code is not None and (code.co_argcount > 1 or bool(code.co_flags & CO_VARARGS))
 
 
 def _mark_of(kind: str, part: Any) -> tuple[str, dict[str, Any]]:

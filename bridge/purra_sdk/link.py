@@ -126,9 +126,21 @@ class Link:
         while self.held:
             self.held.pop()()
 
+    @property
+    def settled(self) -> bool:
+        """Every call has its terminal and everything is written. Lock held.
+
+        A terminal may stand behind items that wait for credit, and another thread may be writing.
+        """
+        session = self.session
+        return not (session.serving or session.pending_bytes or self._writing)
+
     def relieve(self) -> None:
-        """Writes if enough has collected, or if the standby shows slow calls. Lock held."""
-        if self.session.pending_bytes >= HAND_OVER_BYTES or self._standing_in:
+        """After each handler: writes if enough has collected, or if calls are slow. Lock held."""
+        if self._standing_in:
+            self.busy_since = monotonic()
+            self.flush()
+        elif self.session.pending_bytes >= HAND_OVER_BYTES:
             self.flush()
 
     # Reading.
@@ -142,20 +154,21 @@ class Link:
             self.busy_since = 0.0
             os.write(self._wake_write, b"\0")
         self._beat += 1
-        if self.draining and not self._glance.poll(DRAIN_LOOK_MS):
-            return
         buffer = self.session.buffer()
+        count = -1
         self._reading = True
         self.lock.release()
         try:
-            count = os.readv(self.descriptor, (buffer,))
+            if not self.draining or self._glance.poll(DRAIN_LOOK_MS):
+                count = os.readv(self.descriptor, (buffer,))
         except OSError:
             count = 0
         finally:
             self.lock.acquire()
             self._reading = False
         self._beat += 1
-        self._arrived(count)
+        if count >= 0:
+            self._arrived(count)
 
     def glance(self) -> None:
         """Hands on what has arrived already, without waiting. Reading thread only, lock held.

@@ -121,7 +121,7 @@ class Worker:
 
     def run(self, isolation: dict[str, str]) -> int:
         """READY, then serves until the channel ends or is drained; the exit status."""
-        link, ledger = self.link, self.ledger
+        link = self.link
         link.reader = get_ident()
         link.start_standby()
         with link.lock:
@@ -132,14 +132,13 @@ class Worker:
             self._start_loops()
         self._start_hands()
         link.lock.acquire()
-        while link.open and not (link.draining and not ledger.calls):
+        while link.open and not (link.draining and link.settled):
             call = self._next_flushed(self._main)
             if call is not None:
                 self._serve(self._main, call)
                 link.relieve()
             else:
                 link.read()
-        link.flush()
         link.lock.release()
         return self._leave()
 

@@ -35,7 +35,7 @@ def test_ping_is_answered_while_a_handler_blocks(launch: Any, busy: str) -> None
     assert worker.result(call_id)
     worker.session.ping("idle")
     worker.flush()
-    assert worker.wait(wire.Pong).body["lag_ms"] == 0
+    assert worker.wait(wire.Pong).body["lag_ms"] < 300
 
 
 def test_a_blocked_handler_can_see_that_it_is_cancelled(launch: Any) -> None:
