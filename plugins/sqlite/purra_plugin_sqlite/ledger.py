@@ -146,6 +146,8 @@ class Ledger:
         return rows
 
     def _write_log(self) -> range:
+        if not (self._records or self._receipts or self._news):
+            return range(0)
         last = self._connection.execute(statements.LAST_ROW).fetchone()
         first = 1 if last is None else last[0] + 1
         rows: list[tuple[int, int, bytes | None, str]] = []
@@ -164,7 +166,7 @@ class Ledger:
         self._connection.executemany(statements.ADD_ROW, rows)
         self._connection.executemany(statements.ADD_PLACE, places)
         written = range(first, first + len(rows))
-        if rows and written.start // _NEWS_STEP != written.stop // _NEWS_STEP:
+        if written.start // _NEWS_STEP != written.stop // _NEWS_STEP:
             self._connection.execute(statements.FORGET_NEWS, (written.stop - statements.NEWS_KEPT,))
         return written
 
