@@ -1,0 +1,33 @@
+"""The checks, a file per group of rules. `of(suite)` collects them; a suite is found by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from purra_tck.checks import Check
+
+__all__ = ["MODULES", "of"]
+
+MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "host": (),
+        "manifest": (),
+        "model": (),
+        "tool": (),
+        "context": (),
+        "compression": (),
+        "store": (),
+    }
+)
+"""Suite -> modules of this package that hold a `CHECKS`."""
+
+
+def of(suite: str) -> Mapping[str, Check]:
+    """Every check of a suite, by rule id."""
+    checks: dict[str, Check] = {}
+    for name in MODULES[suite]:
+        checks.update(importlib.import_module(f"purra_tck.suites.{name}").CHECKS.all())
+    return checks
