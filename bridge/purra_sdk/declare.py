@@ -204,9 +204,9 @@ class Plugin:
 
     `tools`: functions marked with `@tool`. `models`, `contexts`, `stores`, `policies`: marked
     classes, made when the worker starts, on the thread that will run their handlers, with the
-    `Setup` as argument if they take one; or ready instances of such classes. `setup(setup)` runs before them; what it returns
-    is `setup.state`. `close(setup)` runs when the worker ends in an orderly way, after the `close`
-    methods of the instances.
+    `Setup` as argument if they take one; or ready instances of such classes. `setup(setup)` runs
+    before them; what it returns is `setup.state`. `close(setup)` runs when the worker ends in an
+    orderly way, after the `close` methods of the instances.
     """
 
     def __init__(

@@ -72,20 +72,25 @@ def encode(value: Any) -> bytes:
     return b"".join(parts)
 
 
+_INTEGERS = (
+    # least, below, layout, first byte (0 = the value is its own)
+    (-(1 << 5), 0, ">b", 0),
+    (0, 1 << 8, ">BB", 0xCC),
+    (0, 1 << 16, ">BH", 0xCD),
+    (0, 1 << 32, ">BI", 0xCE),
+    (0, 1 << 63, ">BQ", 0xCF),
+    (-(1 << 7), 0, ">Bb", 0xD0),
+    (-(1 << 15), 0, ">Bh", 0xD1),
+    (-(1 << 31), 0, ">Bi", 0xD2),
+    (-(1 << 63), 0, ">Bq", 0xD3),
+)
+
+
 def _int(value: int) -> bytes:
-    for low, high, layout in (
-        (-32, 0, ">b"),
-        (0, 1 << 8, ">BB"),
-        (0, 1 << 16, ">BH"),
-        (0, 1 << 32, ">BI"),
-        (-(1 << 7), 1 << 7, ">Bb"),
-        (-(1 << 15), 1 << 15, ">Bh"),
-        (-(1 << 31), 1 << 31, ">Bi"),
-    ):
-        if low <= value < high:
-            mark = {"B": 0xCC, "H": 0xCD, "I": 0xCE, "b": 0xD0, "h": 0xD1, "i": 0xD2}[layout[-1]]
-            return struct.pack(layout, *((mark, value) if len(layout) > 2 else (value,)))
-    return struct.pack(">Bq", 0xD3, value)
+    for least, below, layout, mark in _INTEGERS:
+        if least <= value < below:
+            return struct.pack(layout, mark, value) if mark else struct.pack(layout, value)
+    raise StartError("internal", "an integer outside int64")
 
 
 def _length(value: Any, small: int, below: int, marks: tuple[int | None, ...]) -> bytes:
