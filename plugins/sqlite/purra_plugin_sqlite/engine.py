@@ -71,7 +71,7 @@ class Engine:
             raise outcome
         return outcome
 
-    def commit_together(self, batch: Sequence[Mapping[str, Any]]) -> list[Outcome]:
+    def commit_together(self, batch: Sequence[Any]) -> list[Outcome]:
         """Several commits in their order, one flush for all, each with its own outcome.
 
         Does not raise: a refusal stands in its commit's place.

@@ -55,9 +55,9 @@ class CommitRequest:
         self.digest = digest
 
 
-def commit_request(args: Mapping[str, Any]) -> CommitRequest:
+def commit_request(args: Any) -> CommitRequest:
     """Raises `EngineError(invalid_argument)` for anything that no store could carry out."""
-    raw_ops = args.get("ops")
+    raw_ops = args.get("ops") if isinstance(args, dict) else None
     if not isinstance(raw_ops, (list, tuple)):
         raise _refuse("ops", "a list is needed")
     ops = [_op(raw, index) for index, raw in enumerate(raw_ops)]
