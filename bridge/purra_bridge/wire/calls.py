@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 _BY_CALLER = call_steps(CALLER)
 _BY_CALLEE = call_steps(CALLEE)
+UNREAD_BYTES = 64 * 1024 * 1024
+"""With more waiting to be written, a peer that still sends wrong calls is not worth an answer."""
 _ENVELOPE_DEPTH = MAX_DEPTH + 1
 """A CALL and a BATCH hold values one level down."""
 
@@ -528,6 +530,8 @@ class Calls:
 
     def turn_down(self, call_id: int, error: WireError) -> None:
         self.count("refused_calls")
+        if self.writer.pending_bytes > UNREAD_BYTES:
+            raise ProtocolViolation("flow", "the answers to wrong calls are not read")
         self.writer.send(ERROR, call_id, encode_trusted(error.to_body()))
 
     # Frames that are not whole messages

@@ -42,10 +42,11 @@ _CUTTABLE = (CALL, DATA, RESULT, ERROR)
 class Assembly:
     """One message whose last fragment has not come."""
 
-    __slots__ = ("cancelled", "cost", "kind", "parts", "total")
+    __slots__ = ("cancelled", "cost", "kind", "limit", "parts", "total")
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
+        self.limit = 0
         self.parts: bytearray | None = bytearray()  # None: given up, it was too long
         self.total = 0
         self.cost = 0
@@ -101,7 +102,7 @@ class Joiner:
             return
         del calls.joining[call_id]
         if entry.parts is None:
-            self._too_long(kind, flags, call_id, entry.total, events)
+            self._too_long(kind, flags, call_id, entry.total, events, entry.limit)
             return
         self._stored -= len(entry.parts)
         self._whole(flags, call_id, entry, entry.parts, events)
@@ -130,9 +131,9 @@ class Joiner:
         entry.cost += length + FRAME_COST_BYTES
         if entry.parts is None:
             return
-        limits = self._calls.limits
-        limit = limits["max_raw" if flags & RAW and entry.kind == DATA else "max_message"]
-        if body is None or entry.total > limit or self._stored + length > UNJOINED_BYTES:
+        raw = flags & RAW and entry.kind == DATA
+        entry.limit = self._calls.limits["max_raw" if raw else "max_message"]
+        if body is None or entry.total > entry.limit or self._stored + length > UNJOINED_BYTES:
             self._stored -= len(entry.parts)
             entry.parts = None
             return
@@ -155,10 +156,12 @@ class Joiner:
         else:
             calls.on_error(ERROR, flags, call_id, body, events)
 
-    def _too_long(self, kind: int, flags: int, call_id: int, length: int, events: Events) -> None:
+    def _too_long(
+        self, kind: int, flags: int, call_id: int, length: int, events: Events, limit: int = 0
+    ) -> None:
         calls = self._calls
         calls.count("oversize_messages")
-        limit = calls.limits["max_frame"]
+        limit = limit or calls.limits["max_frame"]
         if kind == CALL:
             calls.turn_down(call_id, too_large(length, limit))
         elif kind == DATA:

@@ -11,6 +11,8 @@ are checked by whoever knows the contract.
 
 from __future__ import annotations
 
+from purra_bridge.wire.header import MAX_BODY_BYTES
+
 __all__ = [
     "CALL",
     "CANCEL",
@@ -34,6 +36,7 @@ __all__ = [
     "agreed_limits",
     "common_version",
     "fault",
+    "full_limits",
     "name_of",
 ]
 
@@ -226,12 +229,22 @@ def name_of(number: int) -> str:
     return NAMES.get(number) or f"type {number}"
 
 
-def agreed_limits(ours: dict[str, int], theirs: dict[str, Any]) -> dict[str, int]:
-    """The limits for both ends. Raises `ValueError` naming one that makes no sense."""
-    agreed = {}
+def full_limits(proposed: dict[str, Any]) -> dict[str, int]:
+    """A proposal with the defaults filled in; names we do not know are left out.
+
+    Raises `ValueError` naming a limit that makes no sense.
+    """
+    full = {}
     for name, (usual, least) in LIMITS.items():
-        proposed = theirs.get(name, usual)
-        if type(proposed) is not int or proposed < least:
+        value = full[name] = proposed.get(name, usual)
+        if type(value) is not int or value < least:
             raise ValueError(f"limits.{name} is not an integer of at least {least}")
-        agreed[name] = min(ours.get(name, usual), proposed)
-    return agreed
+    if full["max_frame"] > MAX_BODY_BYTES:
+        raise ValueError(f"limits.max_frame is over {MAX_BODY_BYTES}")
+    return full
+
+
+def agreed_limits(ours: dict[str, int], theirs: dict[str, Any]) -> dict[str, int]:
+    """What holds for both ends: of each limit the smaller. Raises as `full_limits` does."""
+    full = full_limits(theirs)
+    return {name: min(ours[name], full[name]) for name in LIMITS}

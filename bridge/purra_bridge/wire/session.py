@@ -43,6 +43,7 @@ from purra_bridge.wire.messages import (
     WELCOME,
     agreed_limits,
     fault,
+    full_limits,
     name_of,
 )
 from purra_bridge.wire.tables import (
@@ -113,7 +114,7 @@ class Session:
             raise ValueError(f"a role is {HOST!r} or {PLUGIN!r}, not {role!r}")
         self._role = role
         self._peer = PLUGIN if role == HOST else HOST
-        self._limits = agreed_limits({}, limits or {})
+        self._limits = full_limits(limits or {})
         self.counters: dict[str, int] = {}
         calls = self._calls = Calls(role, self._limits, self.counters)
         self._joining = calls.joining
@@ -154,7 +155,7 @@ class Session:
         session then takes no more bytes: `refuse` may tell the peer why, `eof` ends it.
         """
         if self._fault is not None:
-            raise self._fault
+            raise ProtocolViolation(self._fault.reason, self._fault.message)
         events: list[Any] = []
         try:
             for kind, flags, call_id, body in self._reader.advance(count):
@@ -262,7 +263,7 @@ class Session:
 
     def welcome(self, body: dict[str, Any]) -> None:
         """WELCOME; `body["limits"]` is what `negotiate` returned."""
-        self._send(WELCOME, body, self._limits["max_frame"])
+        self._send(WELCOME, body)
         self._reader.max_body = self._calls.limits["max_frame"]
 
     def ready(self, body: dict[str, Any]) -> None:
