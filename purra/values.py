@@ -28,6 +28,7 @@ __all__ = [
     "digest",
     "freeze",
     "is_strict",
+    "seal",
     "thaw",
 ]
 
@@ -57,13 +58,26 @@ def check(value: object, *, where: str = "value") -> None:
     freeze(value, where=where)
 
 
-def is_strict(value: object) -> bool:
+def seal(value: Any) -> Value:
+    """A frozen form of a value that is known to be strict; what is frozen already is kept as it is.
+
+    For values of ours: nothing is checked, so it costs only the containers that are still open.
+    """
+    kind = type(value)
+    if kind is dict:
+        return MappingProxyType({key: seal(item) for key, item in value.items()})
+    if kind is list or kind is tuple:
+        return tuple(map(seal, value))
+    return value
+
+
+def is_strict(value: object, depth: int = MAX_DEPTH) -> bool:
     """Whether `freeze` would take `value`, at a fifth of its price: without a copy or a place.
 
     For values of ours on their way out. A frozen map counts as what `freeze` made of it, and is not
     looked into.
     """
-    return _are_strict((value,), MAX_DEPTH)
+    return _are_strict((value,), depth)
 
 
 def _are_strict(items: Iterable[Any], depth: int) -> bool:

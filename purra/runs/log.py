@@ -21,14 +21,14 @@ from purra.runs import keys
 from purra.runs.commits import commit_surely, ownership
 from purra.runs.feed import Feed
 from purra.runs.output import Output
-from purra.values import freeze
+from purra.values import seal
 
 __all__ = ["RunLog", "place"]
 
 
 def place(fact: Fact, run: str, seq: int, at_ms: int) -> Event:
     """The event that `fact` becomes at `seq`: detached and frozen, as it will be read back."""
-    return Event(seq, run, fact.thread, fact.kind, at_ms, fact.parent, freeze(fact.data))
+    return Event(seq, run, fact.thread, fact.kind, at_ms, fact.parent, seal(fact.data))
 
 
 class RunLog:

@@ -140,6 +140,8 @@ def _checked_op(op: Op, index: int) -> Op:
 
 
 def _frozen(value: Any, where: str, *, depth: int = VALUE_DEPTH) -> Any:
+    if values.is_strict(value, depth):
+        return values.seal(value)
     frozen = values.freeze(value, where=where)
     if _deeper(frozen, depth):
         raise PurraError("invalid_value", f"nesting deeper than {VALUE_DEPTH}", where=where)
