@@ -66,8 +66,6 @@ class Call:
         self.home: Home | None = None
         self.released = False
         self.deadline_s = NEVER
-        if request.timeout_s is not None:
-            self.deadline_s = loop.time() + request.timeout_s
         self.grace_s = NEVER
         self.on_item: Callable[[Any], None] | None = None
         self.sink: Callable[[Sequence[Any], int], None] | None = None

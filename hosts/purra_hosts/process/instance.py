@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from purra_bridge.wire import events as said
+from purra_bridge.wire.codec import ValueRefused
 from purra_bridge.wire.errors import ProtocolViolation, WireError
 from purra_bridge.wire.session import Session
 from purra_hosts.launch import Launch
@@ -452,14 +453,21 @@ class Instance:
             return
         try:
             limits = self._session.negotiate(event.body.get("limits", {}))
+            agreed = {"proto": version, "limits": limits}
+            self._session.welcome(
+                handshake.welcome(
+                    self.launch, self.id, self.generation, agreed, self._timings.ping_s
+                )
+            )
         except ProtocolViolation as violation:
             self.on_violation(violation)
             return
-        agreed = {"proto": version, "limits": limits}
+        except (ValueRefused, WireError) as error:
+            # The host's own configuration cannot be sent: too large, or no strict value.
+            unsent = WireError("invalid_argument", f"{self.launch.label}: WELCOME: {error}")
+            self._refuse(unsent)
+            return
         self._work.serve(self, limits["inflight"])
-        self._session.welcome(
-            handshake.welcome(self.launch, self.id, self.generation, agreed, self._timings.ping_s)
-        )
         now_s = self._loop.time()
         self._start_due_s = now_s + self._timings.ready_s
         self._start_latest_s = now_s + self._timings.ready_longest_s

@@ -90,10 +90,15 @@ class Pump(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self._paused or self.ended:
             return
-        self._send_waiting()
-        while not self._paused and self._session.pending_bytes:
-            self._put(self._session.take())
-            self._send_waiting()
+        if self._waiting:
+            self._send_waiting(transport)
+        while not self._paused and (size := self._session.pending_bytes):
+            parts = self._session.take()
+            if size <= SLICE_BYTES:
+                transport.write(b"".join(parts))
+            else:
+                self._cut(parts)
+                self._send_waiting(transport)
 
     def half_close(self) -> None:
         """No more output; the worker sees the end of its input once it has read what waits."""
@@ -185,8 +190,8 @@ class Pump(asyncio.BufferedProtocol):
             self.ended = True
             self._owner.on_eof()
 
-    def _put(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Queues parts as writes: small ones joined, large ones cut."""
+    def _cut(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+        """Queues parts as writes of at most a slice: small ones joined, large ones cut."""
         small: list[bytes | bytearray | memoryview] = []
         size = 0
         for part in parts:
@@ -202,15 +207,13 @@ class Pump(asyncio.BufferedProtocol):
                 small.append(part)
                 size += length
         if small:
-            self._queue(bytes(small[0]) if len(small) == 1 else b"".join(small))
+            self._queue(b"".join(small))
 
     def _queue(self, data: bytes | memoryview) -> None:
         self._waiting.append(data)
         self._waiting_bytes += len(data)
 
-    def _send_waiting(self) -> None:
-        transport = self._transport
-        assert transport is not None
+    def _send_waiting(self, transport: asyncio.Transport) -> None:
         while self._waiting and not self._paused:
             data = self._waiting.popleft()
             self._waiting_bytes -= len(data)

@@ -193,11 +193,13 @@ class Route:
     # Calls.
 
     def _submit(self, call: Call) -> None:
-        """Sends a call, queues it, or fails it. Never raises."""
-        stop = call.request.stop
+        """Sends a call, queues it, or fails it. Never raises. Its time begins here."""
+        stop, timeout_s = call.request.stop, call.request.timeout_s
+        if timeout_s is not None:
+            call.deadline_s = self._loop.time() + timeout_s
         if stop is not None and stop.requested:
             call.fail(before_sending("cancelled", "stopped before it was sent"))
-        elif call.deadline_s <= self._loop.time():
+        elif timeout_s is not None and timeout_s <= 0:
             call.fail(before_sending("deadline_exceeded", "no time was left to send it"))
         else:
             call.home = self
@@ -415,4 +417,9 @@ class Route:
             }
             if instance.failure is not None:
                 data |= {"code": instance.failure.code, "message": instance.failure.message}
-            self._place.events(ANNOUNCED[state], data)
+            try:
+                self._place.events(ANNOUNCED[state], data)
+            except Exception as error:  # a listener's fault must not stop a life in mid step
+                self._loop.call_exception_handler(
+                    {"message": "an event sink of the process host raised", "exception": error}
+                )

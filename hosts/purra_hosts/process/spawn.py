@@ -177,7 +177,9 @@ class Child:
         return self._process.pid
 
     def limit(self, nofile: int) -> None:
-        """Sets RLIMIT_NOFILE and RLIMIT_CORE from outside. A child that is gone is no error."""
+        """Sets RLIMIT_NOFILE and RLIMIT_CORE from outside. A child that is gone, or is a program
+        that has changed its user, keeps what it has.
+        """
         if sys.platform != "linux":
             return
         try:
@@ -185,7 +187,7 @@ class Child:
             most = nofile if hard == resource.RLIM_INFINITY else min(nofile, hard)
             resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (most, most))
             resource.prlimit(self.pid, resource.RLIMIT_CORE, (0, 0))
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             pass
 
     def watch(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[Exit], None]) -> None:

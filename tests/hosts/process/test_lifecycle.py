@@ -497,3 +497,39 @@ def test_cycles_leave_nothing() -> None:
                 os.waitpid(-1, os.WNOHANG)
 
     running(main)
+
+
+def test_a_configuration_that_cannot_be_sent_is_a_failed_start() -> None:
+    """Protocol, frame: WELCOME has one frame; a value that is not strict is named."""
+    import datetime
+
+    async def main() -> None:
+        async with hosting() as watched:
+            for config, words in (
+                ({"day": datetime.date(2026, 1, 1)}, "date"),
+                ({"text": "x" * 1_100_000}, "too_large"),
+            ):
+                route = watched.host.add(workbench(plugin=f"workbench-{words}", config=config))
+                error = await failing(route.start())
+                assert error.code == "invalid_argument" and words in error.message
+
+    running(main)
+
+
+def test_a_broken_event_sink_breaks_nothing_else() -> None:
+    """LIF-001: lives go on; the fault goes to the loop's handler."""
+    from purra_hosts.process.supervisor import ProcessHost
+
+    async def main() -> None:
+        faults: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: faults.append(context["exception"]))
+
+        def sink(kind: str, data: object) -> None:
+            raise RuntimeError(kind)
+
+        async with ProcessHost(timings=QUICK, events=sink) as host:
+            assert await tool(host.add(workbench()), "echo", value=1) == 1
+        assert len(faults) == 7
+
+    running(main)
