@@ -29,7 +29,7 @@ from purra.manifest.host import load_host
 from purra.manifest.host_tables import HostFile
 from purra.manifest.plugin import load_plugin
 from purra.manifest.plugin_tables import PluginFile
-from purra.manifest.source import parse_table
+from purra.manifest.source import Strict, parse_table
 from tests.docs.pages import ROOT, Snippet
 
 __all__ = ["Bench"]
@@ -46,7 +46,7 @@ _MINIMAL: Final[dict[str, dict[str, Any]]] = {
         "provides": [{"kind": "model", "name": "page", "summary": "From a page"}],
     },
 }
-_TABLES: Final = {"host": HostFile, "plugin": PluginFile}
+_TABLES: Final[dict[str, type[Strict]]] = {"host": HostFile, "plugin": PluginFile}
 _TAGS: Final = {
     "python": {"file"},
     "toml": {"file", "in"},

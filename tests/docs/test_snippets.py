@@ -41,7 +41,7 @@ def test_the_examples_of_a_page(page: Page, tmp_path: Path) -> None:
 def test_a_wrong_example_is_found(
     tmp_path: Path, language: str, tags: dict[str, str], text: str
 ) -> None:
-    with pytest.raises(Exception):  # noqa: B017, PT011 - each kind fails in its own way
+    with pytest.raises(Exception):  # noqa: B017 - each kind fails in its own way
         Bench(tmp_path).run(Snippet("page.md", 1, language, tags, text))
 
 
