@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import typer
 
 from purra.errors import PurraError
 from purra_hosts.app import exits
-from purra_hosts.app.printing import print_error
+from purra_hosts.app.printing import print_error, tame_streams
 
 __all__ = ["build", "main"]
 
@@ -75,29 +76,35 @@ def _load(where: str):  # type: ignore[no-untyped-def]  # a typer app or a comma
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command and exits with its code (see `exits`); errors are one line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    tame_streams()
     try:
         build(given)(args=given, prog_name="purra")
-    except PurraError as error:
-        if debug:
+    except (PurraError, KeyboardInterrupt, BrokenPipeError, BaseExceptionGroup) as error:
+        code = None if "--debug" in given else _told(list(_causes(error)))
+        if code is None:
             raise
-        print_error(error)
-        sys.exit(exits.of_error(error))
-    except KeyboardInterrupt:
-        sys.exit(exits.CANCELED)
-    except BaseExceptionGroup as group:
-        only = _only_error(group)
-        if only is None or debug:
-            raise
-        print_error(only)
-        sys.exit(exits.of_error(only))
+        sys.exit(code)
 
 
-def _only_error(group: BaseExceptionGroup[BaseException]) -> PurraError | None:
-    """The one coded error that a task group wrapped, if it is all that went wrong."""
-    if len(group.exceptions) != 1:
-        return None
-    inner = group.exceptions[0]
-    if isinstance(inner, BaseExceptionGroup):
-        return _only_error(inner)
-    return inner if isinstance(inner, PurraError) else None
+def _told(causes: Sequence[BaseException]) -> int | None:
+    """The exit code for what ended a command, after a line about it; None for a fault of ours."""
+    if all(isinstance(cause, KeyboardInterrupt) for cause in causes):
+        return exits.CANCELED
+    if all(isinstance(cause, (PurraError, BrokenPipeError)) for cause in causes):
+        for cause in causes:
+            if isinstance(cause, PurraError):
+                print_error(cause)
+                return exits.of_error(cause)
+        # Whoever reads has gone, as `head` does. The interpreter must not find that out once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.FAILED
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What task groups wrapped."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    else:
+        yield error

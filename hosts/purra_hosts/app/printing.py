@@ -2,11 +2,13 @@
 errors.
 
 Answers go to stdout, everything about the work to stderr. Colour and live text only on a terminal;
-the library decides that, and honours NO_COLOR.
+the library decides that, and honours NO_COLOR. JSON is UTF-8 whatever the locale says; text that
+the locale cannot show is escaped, so that no answer ends a command.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,7 +20,17 @@ from purra.values import thaw
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "json_line", "print_error", "print_table"]
+__all__ = ["console", "json_line", "print_error", "print_table", "tame_streams"]
+
+_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+"""JSON takes these as they are, but some readers of lines take them for the end of one."""
+
+
+def tame_streams() -> None:
+    """From now on a character that stdout or stderr cannot encode is escaped, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -31,8 +43,9 @@ def console(*, stderr: bool = False) -> Console:
 def json_line(value: Any) -> None:
     """One strict JSON object on a line of its own, at once."""
     text = json.dumps(thaw(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    sys.stdout.write(text + "\n")
     sys.stdout.flush()
+    sys.stdout.buffer.write(text.translate(_LINE_ENDS).encode() + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
