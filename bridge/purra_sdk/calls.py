@@ -142,7 +142,7 @@ class Call:
 
         For endless streams such as `watch`: no handler thread is kept for them.
         """
-        return Stream(self)
+        return self._feed if type(self._feed) is Stream else Stream(self)
 
 
 class Stream:

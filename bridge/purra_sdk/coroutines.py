@@ -30,6 +30,7 @@ __all__ = ["AsyncCall", "Loops"]
 
 BACKLOG_ITEMS = 1000
 """Progress that is kept while the caller gives no credit; a coroutine cannot be made to wait."""
+EXIT_LOOP_DIED = 1
 STOP_S = 0.5
 """How long the end of the worker waits for the loop to close."""
 
@@ -105,10 +106,11 @@ class Loops:
     others, lock held; everything else runs on the loop.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, die: Callable[[int], Any]) -> None:
         self._ledger = ledger
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
+        self._die = die
         self._jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._woken = False
         self._flushing = False
@@ -122,6 +124,9 @@ class Loops:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
+        except BaseException as error:  # a callback of the plugin, not a handler, ended the loop
+            report(error)
+            self._die(EXIT_LOOP_DIED)
         finally:
             self._ended.release()
 
@@ -230,6 +235,8 @@ class Loops:
 
     def _take(self, call: Call, outcome: Any) -> None:
         call._task = asyncio.create_task(self._finish(call, outcome))
+        if call.cancelled:  # before it was taken over
+            call._task.cancel()
 
     async def _serve(self, call: AsyncCall) -> None:
         with self._ledger.link.lock:

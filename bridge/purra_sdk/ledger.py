@@ -19,6 +19,7 @@ from purra_bridge.wire.errors import WireError
 from purra_bridge.wire.events import Failed
 
 from .calls import DETACHED, DONE, RUNNING, Call, Setup, Stream
+from .link import RAW_TYPES
 from .outcomes import CallCancelled, Outcome, PluginError, StoreError, ToolError
 
 TYPE_CHECKING = False
@@ -151,7 +152,7 @@ class Ledger:
             if self.deaf(call) or not self.session.sendable(call.id):
                 return False
             link.frame_held()  # a generator may have items on their way
-            if type(item) in (bytes, bytearray):
+            if type(item) in RAW_TYPES:
                 self.session.chunk(call.id, bytes(item))
             else:
                 self.session.items(call.id, [item])

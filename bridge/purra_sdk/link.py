@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 from _thread import allocate_lock, get_ident, start_new_thread
 from time import monotonic, sleep
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from purra_bridge.wire.session import Session
 
-__all__ = ["Feed", "Link"]
+__all__ = ["RAW_TYPES", "Feed", "Link"]
 
 TICK_S = 0.010
 """How often the standby looks: the longest that output waits behind a handler (STR-010)."""
@@ -53,6 +54,8 @@ QUIET_TICKS = 25
 """Looks at an idle worker before the standby sleeps: waking it costs a call, so not after each."""
 DRAIN_LOOK_MS = 20
 """While draining, how often the reading thread looks whether another thread ended the last call."""
+WAKE_BYTES = 64
+"""Read at once from the pipe that says: the reading thread reads again."""
 HAND_OVER_BYTES = 8 * 1024
 """Output is written when it reaches this, so that the host decodes while we still encode (A2)."""
 JOIN_BYTES = 64 * 1024
@@ -64,6 +67,9 @@ KEEP_S = 0.001
 JOINED_BYTES = 8 * 1024
 """Roughly what a joined frame weighs: a frame is also what overshoots the caller's window."""
 JOINED_ITEMS = 512
+
+RAW_TYPES = frozenset((bytes, bytearray, memoryview))
+"""Items of these types are sent as raw chunks."""
 
 
 class Link:
@@ -180,7 +186,15 @@ class Link:
             return
         self._beat += 1
         if self._glance.poll(0):
-            self._arrived(os.readv(self.descriptor, (self.session.buffer(),)))
+            self._fetch()
+
+    def _fetch(self) -> None:
+        """Reads what is there. Lock held: it does not block, because nobody else reads."""
+        try:
+            count = os.readv(self.descriptor, (self.session.buffer(),))
+        except OSError:
+            count = 0
+        self._arrived(count)
 
     def _arrived(self, count: int) -> None:
         if count == 0:
@@ -212,6 +226,8 @@ class Link:
         for descriptor in (self.descriptor, self._wake_read, self._wake_write):
             if descriptor >= 0:
                 os.close(descriptor)
+        # A child of this child comes here too: by then the numbers may belong to other files.
+        self.descriptor = self._wake_read = self._wake_write = -1
 
     # The standby.
 
@@ -234,7 +250,13 @@ class Link:
         arrivals.register(self._wake_read, select.POLLIN)
         while self.open:
             self._bell.acquire()
-            self._watch(arrivals)
+            try:
+                self._watch(arrivals)
+            except BaseException as error:  # without a standby PING and CANCEL would wait for ever
+                sys.__excepthook__(type(error), error, error.__traceback__)
+                with self.lock:
+                    self._standing_in = False
+                    self._asleep = True
         with self.lock:
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -272,14 +294,15 @@ class Link:
             self.flush()
             self.lock.release()
             try:
-                ready = arrivals.poll()
+                ready = {descriptor for descriptor, _ in arrivals.poll()}
             finally:
                 self.lock.acquire()
+            if not self._standing_in or self._wake_read in ready:
+                os.read(self._wake_read, WAKE_BYTES)
             if not self._standing_in:
-                os.read(self._wake_read, 1)
                 return
-            if any(descriptor == self.descriptor for descriptor, _ in ready):
-                self._arrived(os.readv(self.descriptor, (self.session.buffer(),)))
+            if self.descriptor in ready:
+                self._fetch()
 
 
 class Feed:
@@ -301,7 +324,7 @@ class Feed:
 
     def add(self, item: Any) -> bool:
         """Takes one item; whether it is time to write."""
-        if type(item) is bytes or type(item) is bytearray:
+        if type(item) in RAW_TYPES:
             self.frame()
             self._link.session.chunk(self._call_id, bytes(item))
             return True

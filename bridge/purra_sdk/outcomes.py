@@ -32,10 +32,10 @@ class PluginError(Exception):
         detail: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
-        self.code = code
-        self.message = message
+        self.code = str(code)
+        self.message = str(message)
         self.effect_state = effect_state
-        self.after_ms = after_ms
+        self.after_ms = None if after_ms is None else int(after_ms)
         self.detail = detail or {}
 
 
@@ -50,7 +50,7 @@ class ToolError(Exception):
         self, message: str, *, code: str = "tool_failed", effect_state: str = "not_started"
     ) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = str(message)
         self.code = code
         self.effect_state = effect_state
 

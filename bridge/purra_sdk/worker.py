@@ -155,13 +155,15 @@ class Worker:
         if self.ledger.loops is None:
             from .coroutines import Loops
 
-            self.ledger.loops = Loops(self.ledger)
+            self.ledger.loops = Loops(self.ledger, self._die)
         return self.ledger.loops
 
     def _leave(self) -> int:
         """The orderly end: waits for what still runs, then closes the plugin's parts."""
         if self.link.forked:
             self._die(0)  # a handler forked and came back: that copy has nothing to say or close
+        with self.link.lock:
+            self.link.arm()  # the end of the channel must be seen also while `close` takes its time
         until = monotonic() + EXIT_GRACE_S
         while monotonic() < until and any(call._state == RUNNING for call in self._open()):
             sleep(EXIT_LOOK_S)

@@ -348,12 +348,24 @@ def refuse(descriptor: int, code: str, message: str) -> None:
         pass  # the host is gone; the exit status is all that is left to say
 
 
-if __name__ == "__main__":
-    status = main()
+def leave() -> None:
+    """What an interpreter does at its end and `os._exit` does not: exit functions, buffers."""
+    import atexit
+
     try:
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):
-        pass  # nobody reads the log any more, or the plugin closed it
+    except BaseException:  # whatever the plugin registered or closed, the process ends now
+        pass
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except BaseException as fault:  # a fault of ours: it must be seen, and must end the process
+        sys.excepthook(type(fault), fault, fault.__traceback__)
+        status = EXIT_START_FAILED
+    leave()
     # Not sys.exit(): a thread that the plugin left behind would keep the process for ever (H47).
     os._exit(status)

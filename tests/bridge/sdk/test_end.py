@@ -45,6 +45,38 @@ def test_a_handler_that_notices_may_finish(launch: Any) -> None:
     assert "closed" in out
 
 
+def test_a_host_that_vanishes_with_something_unread(launch: Any) -> None:
+    """SUP-015: a reset of the channel is its end too, for the standby as for the reading thread."""
+    for busy in ("add", "nap"):
+        worker = launch()
+        arguments = {"left": 1} if busy == "add" else {"seconds": 600}
+        call_id = worker.tool(busy, **arguments)
+        worker.take(lambda event, call_id=call_id: getattr(event, "id", None) == call_id)
+        worker.session.ping("its answer is never read")
+        worker.flush()
+        time.sleep(0.2)
+        worker.near.close()
+        assert worker.finish()[0] == (0 if busy == "add" else EXIT_FORCED)
+
+
+def test_exit_functions_run(launch: Any) -> None:
+    """A library's `atexit` works as in any program."""
+    worker = launch()
+    worker.run("at_exit", text="at the very end")
+    worker.half_close()
+    assert worker.finish()[1].splitlines()[-1] == "at the very end"
+
+
+def test_a_loop_that_the_plugin_ends_is_a_crash(launch: Any) -> None:
+    """Design, invariant 4: an error, not calls that hang."""
+    worker = launch("awaiting:plugin")
+    call_id = worker.tool("stop_the_loop")
+    assert worker.error(call_id).code in ("internal", "closed")
+    status, _, log = worker.finish()
+    assert status != 0
+    assert "SystemExit" in log
+
+
 def test_a_thread_of_the_plugin_does_not_keep_the_worker(launch: Any) -> None:
     """H47: no orphan through a thread that is not a daemon."""
     worker = launch()

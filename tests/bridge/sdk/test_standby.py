@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +114,27 @@ def test_one_handler_at_a_time_is_the_default(launch: Any) -> None:
     worker.session.cancel(second)
     worker.flush()
     assert worker.error(second).executed == "no"
+
+
+def switches(pid: int) -> int:
+    """How often the threads of a process have been given a processor."""
+    count = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        lines = status.read_text().splitlines()
+        count += sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+    return count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_an_idle_worker_does_nothing(launch: Any) -> None:
+    """The standby sleeps without a timer between two bursts of calls."""
+    worker = launch()
+    worker.run("add", left=1)
+    time.sleep(0.6)  # two bursts' distance, and then some: this is what is measured
+    before = switches(worker.process.pid)
+    time.sleep(0.3)
+    assert switches(worker.process.pid) - before <= 2
+    assert worker.run("add", left=2) == 12
 
 
 def test_a_large_answer_to_a_host_that_does_not_read(launch: Any) -> None:

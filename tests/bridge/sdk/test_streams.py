@@ -144,8 +144,8 @@ def test_raw_chunks(launch: Any) -> None:
     assert type(end) is wire.Returned
 
 
-def upload(worker: Any, chunks: list[bytes]) -> int:
-    call_id: int = worker.call("journal", "blob_put")
+def upload(worker: Any, chunks: list[bytes], **args: Any) -> int:
+    call_id: int = worker.call("journal", "blob_put", args)
     for chunk in chunks:
         while not worker.session.sendable(call_id):
             assert worker.pump(5)
@@ -183,6 +183,23 @@ def test_a_cancelled_upload_ends_the_wait_for_chunks(launch: Any) -> None:
     assert worker.run("add", left=1) == 11
     worker.half_close()
     assert "cancelled after 10" in worker.finish()[1]
+
+
+def test_an_upload_taken_on_a_thread_of_the_plugin(launch: Any) -> None:
+    """tables, worker paths: other calls run meanwhile; a cancel reaches the thread."""
+    worker = launch()
+    call_id = upload(worker, [b"x" * 100_000] * 30, elsewhere=True)
+    assert worker.run("add", left=1) == 11
+    worker.session.end_upload(call_id)
+    worker.flush()
+    assert worker.result(call_id) == {"digest": "3000000"}
+    given_up = upload(worker, [b"x"], elsewhere=True)
+    assert worker.run("add", left=1) == 11
+    worker.session.cancel(given_up)
+    worker.flush()
+    assert worker.error(given_up).code == "cancelled"
+    worker.half_close()
+    assert "cancelled elsewhere" in worker.finish()[1]
 
 
 def test_a_detached_stream_is_fed_from_elsewhere(launch: Any) -> None:

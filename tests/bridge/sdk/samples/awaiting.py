@@ -76,6 +76,13 @@ async def fail(how: str) -> None:
 
 
 @tool(effect="pure")
+async def stop_the_loop() -> str:
+    asyncio.get_running_loop().call_soon(sys.exit, 3)
+    await asyncio.sleep(60)
+    return "still there"
+
+
+@tool(effect="pure")
 async def odd() -> float:
     return float("inf")
 
@@ -158,7 +165,7 @@ class Journal:
 
 
 plugin = Plugin(
-    tools=[add, plain, nap, stubborn, block, fail, odd, steps, relay, hidden],
+    tools=[add, plain, nap, stubborn, block, fail, stop_the_loop, odd, steps, relay, hidden],
     models=[Voice, HiddenVoice],
     stores=[Journal],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import subprocess
@@ -154,8 +155,13 @@ def descend(how: str) -> Any:
             return pool.map(sockets_of_child, [1])
     if how == "fork":
         read, write = os.pipe()
+        sys.stderr.flush()
         if os.fork() == 0:
-            os.write(write, repr(sockets()).encode())
+            child = os.fork()  # a child of the child, with other files where ours were
+            if child:
+                os.waitpid(child, 0)
+            else:
+                os.write(write, repr(sockets()).encode())
             return "a child that comes back as if it were the worker"
         os.close(write)
         return os.read(read, 4096).decode()
@@ -218,6 +224,12 @@ def meet(call: Any) -> str:
 @tool(effect="pure")
 def relay(call: Any, adapter: str, value: Any) -> Any:
     return call.ask(adapter, "get", {"value": value})
+
+
+@tool(effect="pure")
+def at_exit(text: str) -> str:
+    atexit.register(print, text)
+    return "registered"
 
 
 @tool(effect="pure")
@@ -329,7 +341,11 @@ class Journal:
         taken = [stream.offer("look again") for stream in self.watchers]
         return {"now_ms": 5, "taken": taken, "closed": [s.closed for s in self.watchers]}
 
-    def blob_put(self, call: Any) -> dict[str, Any]:
+    def blob_put(self, call: Any) -> Any:
+        if call.args.get("elsewhere"):
+            stream = call.detach()
+            threading.Thread(target=self._put, args=(call, stream)).start()
+            return stream
         size = 0
         try:
             for chunk in call.chunks():
@@ -341,6 +357,13 @@ class Journal:
             print(f"cancelled after {size}")
             raise
         return {"digest": str(size)}
+
+    def _put(self, call: Any, stream: Any) -> None:
+        """Takes the chunks on a thread of the plugin, so that the handlers' thread is free."""
+        try:
+            stream.finish({"digest": str(sum(map(len, call.chunks())))})
+        except CallCancelled:
+            print("cancelled elsewhere")
 
     def blob_get(self, call: Any, digest: str, offset: int, length: int) -> Iterator[bytes]:
         for _ in range(offset):
@@ -358,7 +381,7 @@ def close(given: Any) -> None:
 
 
 TOOLS = [add, facts, fail, odd, rich, speak, descend, tell, steps, generated]
-TOOLS += [nap, spin, meet, relay, leave_thread]
+TOOLS += [nap, spin, meet, relay, at_exit, leave_thread]
 plugin = Plugin(
     tools=TOOLS,
     models=[Voice],
