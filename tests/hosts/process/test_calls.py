@@ -458,8 +458,11 @@ def test_a_call_in_the_queue_keeps_its_deadline(tmp_path: Path) -> None:
     async def main() -> None:
         async with hosting() as watched:
             route = watched.host.add(workbench(limits=LaunchLimits(inflight=1)))
-            release = tmp_path / "release"
-            first = asyncio.create_task(tool(route, "slow", release=str(release)))
+            release, started = tmp_path / "release", tmp_path / "started"
+            first = asyncio.create_task(
+                tool(route, "slow", started=str(started), release=str(release))
+            )
+            await until(started.exists)
             error = await failing(tool(route, "echo", timeout_s=0.1, value=1))
             assert (error.code, error.executed) == ("deadline_exceeded", "no")
             release.touch()
