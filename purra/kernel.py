@@ -6,8 +6,8 @@ do not see each other (invariant 10). Everything it knows that must last is in t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -30,7 +30,7 @@ from purra.journal.fold import fold
 from purra.journal.state import RunState
 from purra.limits import PROMPT_CHARS
 from purra.registry.snapshot import Registry
-from purra.runs import ending, keys, owner, reader, turns
+from purra.runs import ending, keys, owner, reader, turns, wakes
 from purra.runs.bindings import BOUND, Adapters, Bindings, bind
 from purra.runs.commits import commit_surely
 from purra.runs.directory import Directory
@@ -201,7 +201,7 @@ class Kernel:
         body = {"kind": "cancel", "by": by}
         if not await self.runs.tell(run_id, f"cancel:{self.clock.token()}", body):
             return False
-        await self._nudge(run_id)
+        await self._nudge(run_id, ends=True)
         return True
 
     async def decide(
@@ -367,9 +367,11 @@ class Kernel:
         event = place(fact, state.run, state.seq + 1, self.clock.wall_ms())
         take = owner.take(state.run, self.id, ending.about(state), lease.revision)
         append = Append(keys.journal(state.run), state.seq, (event_value(event),))
-        key = (keys.journal(state.run), f"own:{term}:{self.id}")
+        (wake,) = await self.store.get([keys.wake(state.run)])
+        key = (keys.journal(state.run), f"own:{term}:{self.id}:{self.clock.token(4)}")
+        ops: tuple[Op, ...] = (append, take, *wakes.taken(wake))
         try:
-            await commit_surely(self.store, Commit((append, take), key, durable=True))
+            await commit_surely(self.store, Commit(ops, key, durable=True))
         except StoreError as error:
             if error.code in ("conflict", "sealed"):
                 raise owner.not_claimable(state.run, lease) from error
@@ -377,7 +379,7 @@ class Kernel:
         fold(state, event)
         return RunLog(self.store, self.clock, state, output_head)
 
-    async def _nudge(self, run_id: str) -> None:
+    async def _nudge(self, run_id: str, *, ends: bool = False) -> None:
         """Something is in the inbox: let the owner look, or become the owner."""
         shell = self._shells.get(run_id)
         if shell is not None:
@@ -388,6 +390,9 @@ class Kernel:
             return  # its owner watches
         state = await self.runs.state(run_id)
         if state.ended:
+            return
+        if self._ports.model is None and not ends:
+            await self.runs.wake(run_id)  # this kernel cannot go on with it: a worker will
             return
         tasks, _ = self._open()
         run = Run(run_id, self.store, self.cancel)
@@ -401,7 +406,7 @@ class Kernel:
 
     async def _queue(self, run: Run, session: str) -> None:
         """Waits for the run's turn in its session, then works on it."""
-        async with aclosing_watch(self.store, keys.turn(session)) as wakes:
+        async with reader.closed_watch(self.store, keys.turn(session)) as wakes:
             async for _ in wakes:
                 (turn,) = await self.store.get([keys.turn(session)])
                 state = await self.runs.state(run.id)
@@ -444,16 +449,6 @@ class Kernel:
                 where=f"run {state.run}",
                 hint="resume it with what it was started with, or cancel it",
             )
-
-
-@asynccontextmanager
-async def aclosing_watch(store: Store, prefix: str) -> AsyncIterator[AsyncIterator[str]]:
-    """A watch that is closed on every way out."""
-    wakes = store.watch(prefix)
-    try:
-        yield wakes
-    finally:
-        await wakes.aclose()
 
 
 def _check_prompt(prompt: object, session: object) -> None:

@@ -37,6 +37,9 @@ __all__ = [
     "SUBSCRIBER_EVENTS",
     "TOOL_GRACE_S",
     "TOOL_TIMEOUT_S",
+    "WORKER_BATCH",
+    "WORKER_LOOK_S",
+    "WORKER_RETRY_S",
 ]
 
 MAX_ROUNDS: Final = 16
@@ -69,6 +72,12 @@ LEASE_TTL_MS: Final = 15_000
 LEASE_TOUCH_S: Final = 5.0
 """How often an owner extends its lease: three tries before it lapses."""
 
+WORKER_LOOK_S: Final = 1.0
+"""How often a worker looks for lapsed leases; what becomes due wakes it at once."""
+WORKER_RETRY_S: Final = 30.0
+"""How long a worker leaves a run alone that it could not take up."""
+WORKER_BATCH: Final = 50
+"""Due runs taken up at one look."""
 INBOX_DELAY_S: Final = 0.02
 """A run watches its inbox from this age on: most runs of a test end sooner, and the first wake-up
 tells what came before."""

@@ -12,6 +12,7 @@ import anyio
 from purra.contracts.store import Commit, Receipt, Store
 from purra.errors import AdapterError, PurraError, StoreError
 from purra.limits import STORE_PATIENCE_S, STORE_RETRY_S
+from purra.runs import keys
 
 __all__ = ["commit_surely", "ownership"]
 
@@ -32,17 +33,18 @@ async def commit_surely(store: Store, commit: Commit) -> Receipt:
         await anyio.sleep(STORE_RETRY_S)
 
 
-def ownership(error: StoreError, run: str, lease: str) -> PurraError:
-    """What a refused commit of a run's owner means: somebody else owns it, or the store is broken.
+def ownership(error: StoreError, run: str) -> PurraError:
+    """What a refused commit of a run's owner means: somebody else owns it, or something else.
 
-    Everything that an owner commits is fenced by the lease and expects the head that only the owner
-    moves, so a conflict on either says that there is another owner.
+    Everything that an owner commits is fenced by the lease and expects heads that only the owner
+    moves, so a conflict on one of those says that there is another owner.
     """
-    about = error.detail.get("key"), error.detail.get("stream")
-    if error.code in ("lapsed", "sealed") or (error.code == "conflict" and any(about)):
+    key, stream = error.detail.get("key"), error.detail.get("stream")
+    own = key == keys.lease(run) or stream in (keys.journal(run), keys.output(run))
+    if own and error.code in ("conflict", "lapsed", "sealed"):
         return PurraError(
             "ownership_lost",
-            f"another owner has the run ({error.code} on {about[0] or about[1] or lease})",
+            f"another owner has the run ({error.code} on {key or stream})",
             where=f"run {run}",
         )
     return error

@@ -14,8 +14,8 @@ from purra.contracts.store import ANY, Append, Commit, Document, Scan, Store
 from purra.errors import PurraError, StoreError
 from purra.journal.events import Event
 from purra.journal.fold import fold_all
-from purra.journal.state import RunState
-from purra.runs import keys, reader
+from purra.journal.state import Call, RunState
+from purra.runs import keys, reader, wakes
 from purra.runs.commits import commit_surely
 
 __all__ = ["Directory", "RunInfo"]
@@ -82,6 +82,13 @@ class Directory:
             raise PurraError("run_not_found", "no such run", where=f"run {run}")
         return fold_all(RunState(), events)
 
+    async def asked(self, run: str) -> tuple[Call, ...]:
+        """The run's calls that wait for a person, in their order."""
+        batch = (await self.state(run)).batch
+        return (
+            tuple(call for call in batch.calls.values() if call.phase == "asked") if batch else ()
+        )
+
     async def events(self, run: str, after: int = 0, *, follow: bool) -> AsyncIterator[Event]:
         """Committed events after a cursor; with `follow` also those to come."""
         await self.lease(run)
@@ -100,6 +107,25 @@ class Directory:
                 return False
             raise
         return True
+
+    async def wake(self, run: str) -> None:
+        """Makes an unowned run due now, for a worker to take up."""
+        (wake,) = await self._store.get([keys.wake(run)])
+        try:
+            await self._store.commit(Commit((wakes.due(wake, run),)))
+        except StoreError as error:
+            if error.code != "conflict":  # else somebody else has just said the same
+                raise
+
+    async def due(self, limit: int) -> tuple[str, ...]:
+        """Unowned runs that are due, and runs whose owner is gone, oldest first."""
+        found: list[str] = []
+        for prefix, suffix in ((keys.wake(""), ""), ("run/", _LEASE)):
+            page = await self._store.scan(Scan(prefix, limit=limit, lapsed_only=True))
+            for document in page.documents:
+                run = document.key.removeprefix(prefix).removesuffix(suffix)
+                found += [run] if run not in found else []
+        return tuple(found)
 
 
 def info(lease: Document) -> RunInfo:

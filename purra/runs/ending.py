@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from purra.contracts.store import Append, Op, Put
+from purra.contracts.store import ANY, Append, Op, Put
 from purra.errors import StoreError
 from purra.journal.state import RunState
-from purra.runs import keys, turns
+from purra.runs import keys, turns, wakes
 from purra.runs.log import RunLog
 from purra.runs.owner import lease_value
 
@@ -42,31 +42,42 @@ async def commit_end(log: RunLog) -> None:
         return
     while True:
         (turn,) = await log.store.get([keys.turn(session)])
+        leave = turns.leave(turn, session, state.run)
         ops: list[Op] = [
-            Append(keys.session(session), -1, (_session_record(state),)),
-            turns.leave(turn, session, state.run),
+            Append(keys.session(session), ANY, (_session_record(state),)),
+            leave,
             final,
         ]
+        if heir := leave.value["run"]:
+            (wake,) = await log.store.get([keys.wake(heir)])
+            ops.append(wakes.due(wake, heir))
         try:
             await log.flush(ops)
             return
         except StoreError as error:
             # Somebody joined the queue meanwhile: look again. Each try is a joiner's success.
-            if error.detail.get("key") != keys.turn(session):
+            if error.detail.get("key") not in (leave.key, keys.wake(heir)):
                 raise
 
 
 async def release(log: RunLog) -> bool:
     """Gives a resting run's lease up, so that whoever brings the decision can take it (HITL-05).
 
-    False if something is in the inbox that this owner has not seen: then it must go on.
+    The run is due again at its deadline, which goes on while it rests. False if something is in the
+    inbox that this owner has not seen: then it must go on.
     """
     state = log.state
     page = await log.store.read(keys.inbox(state.run), state.inbox, 1)
     if page.records:
         return False
+    (wake,) = await log.store.get([keys.wake(state.run)])
     lease = Put(keys.lease(state.run), lease_value("", about(state)), state.term)
-    await log.flush([lease], key=f"release:{state.term}:{state.seq}")
+    left_ms = state.started["deadline_ms"] - log.clock.wall_ms()
+    try:
+        due = wakes.due(wake, state.run, left_ms)
+        await log.flush([lease, due], key=f"release:{state.term}:{state.seq}")
+    except StoreError:
+        return False  # somebody wants it taken up this very moment: look at the inbox again
     return True
 
 

@@ -85,19 +85,24 @@ class RunLog:
 
         `key` names a commit that stages nothing; others are named by the head that they expect.
 
-        Raises `PurraError(ownership_lost)`, `StoreError(storage)` or `AdapterError`; then nothing
-        was published, and this log must not be used any more.
+        Raises `StoreError` where an op of `extra` was refused: nothing was committed, everything is
+        still staged. Raises `PurraError(ownership_lost)` or `AdapterError`: this log must not be
+        used any more.
         """
         if not self._staged and not extra:
             return
-        events, self._staged = self._staged, []
-        durable, self._durable = self._durable, False
+        events = list(self._staged)
         async with self.output.idle():
             drafts = self.output.take()
             ops = self._ops(events, extra, drafts)
-            await self._commit(ops, key or f"seq:{self.feed.head}", durable=durable)
+            try:
+                await self._commit(ops, key or f"seq:{self.feed.head}", durable=self._durable)
+            except StoreError:
+                self.output.put_back(drafts)  # the caller may try again with other ops
+                raise
             if drafts is not None:
                 self.output.published(drafts)
+        self._staged, self._durable = [], False
         self.feed.publish(events)
 
     def _ops(self, events: list[Event], extra: Sequence[Op], drafts: Append | None) -> list[Op]:
@@ -115,19 +120,19 @@ class RunLog:
 
     async def _commit(self, ops: list[Op], key: str, *, durable: bool) -> None:
         run = self.state.run
-        lease = keys.lease(run)
-        journal = keys.journal(run)
-        commit = Commit(tuple(ops), (journal, key), {lease: self.state.term}, durable)
+        fence = {keys.lease(run): self.state.term}
         try:
-            await commit_surely(self.store, commit)
+            await commit_surely(
+                self.store, Commit(tuple(ops), (keys.journal(run), key), fence, durable)
+            )
         except StoreError as error:
-            raise ownership(error, run, lease) from error
+            raise ownership(error, run) from error
 
     async def _append_output(self, batch: Append) -> None:
         run = self.state.run
-        lease = keys.lease(run)
+        fence = {keys.lease(run): self.state.term}
         key = (batch.stream, f"seq:{batch.expect}")
         try:
-            await commit_surely(self.store, Commit((batch,), key, {lease: self.state.term}))
+            await commit_surely(self.store, Commit((batch,), key, fence))
         except StoreError as error:
-            raise ownership(error, run, lease) from error
+            raise ownership(error, run) from error

@@ -94,6 +94,13 @@ class Output:
         self._more, self._full = anyio.Event(), anyio.Event()
         return taken
 
+    def put_back(self, taken: Append | None) -> None:
+        """The commit of what was taken was refused: it waits again, before what came since."""
+        if taken is not None:
+            self._batch = [*taken.records, *self._batch]
+            self._batch_bytes += sum(len(record["text"]) for record in taken.records)
+            self._more.set()
+
     def drop(self) -> None:
         """Forgets what waits: its attempt is void."""
         self.take()

@@ -8,6 +8,7 @@ trusted for content that the store does not have.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from purra.contracts.store import Store
@@ -16,7 +17,7 @@ from purra.journal.events import TERMINAL, Event, event_from_value
 from purra.limits import READ_PAGE
 from purra.runs.feed import Feed
 
-__all__ = ["check_cursor", "events", "head_of", "journal_of", "records"]
+__all__ = ["check_cursor", "closed_watch", "events", "head_of", "journal_of", "records"]
 
 _BEYOND: Final = 2**62
 
@@ -87,3 +88,13 @@ async def head_of(store: Store, stream: str) -> int:
 async def journal_of(store: Store, stream: str) -> list[Event]:
     """The whole journal as stored."""
     return [event async for event in events(store, stream, 0, None, follow=False)]
+
+
+@asynccontextmanager
+async def closed_watch(store: Store, prefix: str) -> AsyncIterator[AsyncIterator[str]]:
+    """A watch that is closed on every way out."""
+    wakes = store.watch(prefix)
+    try:
+        yield wakes
+    finally:
+        await wakes.aclose()

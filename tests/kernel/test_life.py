@@ -12,6 +12,7 @@ from purra.errors import PurraError
 from purra.journal.events import Event
 from purra.runs.run import Run
 from purra.stores.memory import MemoryStore
+from purra.worker import work
 from tests.kernel.parts import ScriptModel, StillClock, ask, kinds, say
 
 
@@ -230,3 +231,58 @@ async def test_an_owner_that_lost_the_lease_writes_nothing_more() -> None:
             await run.wait()
         assert caught.value.code == "ownership_lost"
         assert "late" not in repr([e async for e in one.runs.events(run.id, follow=False)])
+
+
+@pytest.mark.anyio
+async def test_a_worker_takes_up_what_is_due() -> None:
+    """HITL-05, STO-018: a decision brought by a kernel that cannot go on makes the run due."""
+    store = MemoryStore()
+    agent = purra.Agent("a", "1", approvals="inbox")
+
+    @purra.tool(effect="irreversible")
+    async def burn() -> str:
+        """Burns."""
+        return "burnt"
+
+    model = ScriptModel(ask(("burn", "{}")), say("done"))
+    async with purra.Kernel(model=model, tools=[burn], store=store, agent=agent) as kernel:
+        run = await kernel.submit("go")
+        assert (await run.wait()).status == "waiting"
+        async with purra.Kernel(store=store) as looker, anyio.create_task_group() as tasks:
+            assert await looker.decide(run.id, "1.0", "approve", by="eve")
+            taken: list[tuple[str, object]] = []
+            tasks.start_soon(work, kernel, lambda run_id, error: taken.append((run_id, error)))
+            with anyio.fail_after(5):
+                async for event in looker.runs.events(run.id, follow=True):
+                    last = event
+            tasks.cancel_scope.cancel()
+    assert last.kind == "run.completed"
+    assert taken == [(run.id, None)]
+
+
+@pytest.mark.anyio
+async def test_a_run_that_joins_the_queue_while_another_ends_is_not_lost() -> None:
+    """RUN-07, RUN-20: the terminal commit looks again when the turn changed under it."""
+    from purra.contracts.store import Append, Commit
+    from tests.kernel.parts import CountingStore
+
+    store = CountingStore()
+    joined: list[object] = []
+
+    def joins_first(commit: Commit) -> None:
+        ends = any(isinstance(op, Append) and op.stream == "session/s" for op in commit.ops)
+        if ends and not joined:
+            turn = store._slots["session/s/turn"]
+            joined.append(turn)
+            value = {"run": turn.value["run"], "queue": ["later"]}
+            store._slots["session/s/turn"] = type(turn)(value, turn.last_revision + 1, 0, True)
+
+    store.before_commit = joins_first
+    async with purra.Kernel(model=ScriptModel(say("one")), store=store) as kernel:
+        run = await kernel.submit("go", session="s")
+        assert (await run.wait()).status == "completed"
+        (turn,) = await store.get(["session/s/turn"])
+        assert turn is not None and turn.value == {"run": "later", "queue": ()}
+        (wake,) = await store.get(["wake/later"])
+        assert wake is not None and wake.expires_ms
+    assert joined

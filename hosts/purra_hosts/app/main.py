@@ -26,10 +26,12 @@ GROUP: Final = "purra.commands"
 
 _SINGLE: Final = {
     "run": "purra_hosts.app.commands.run:run",
+    "worker": "purra_hosts.app.commands.worker:worker",
     "schema": "purra_hosts.app.commands.manifest:schema",
 }
 _GROUPS: Final = {
     "runs": "purra_hosts.app.commands.runs:app",
+    "approvals": "purra_hosts.app.commands.approvals:app",
     "plugins": "purra_hosts.app.commands.plugins:app",
     "manifest": "purra_hosts.app.commands.manifest:app",
 }

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import typer
 
 from purra_hosts.app import exits
+from purra_hosts.app.commands.looking import with_store
 from purra_hosts.app.options import (
     DEFAULT_MANIFEST,
     Json,
@@ -31,33 +29,6 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Look at runs, take one up, end one.")
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
-
-
-@asynccontextmanager
-async def _store_kernel(
-    manifest: Path, params: list[str] | None, state: Path | None
-) -> AsyncIterator[Kernel]:
-    """A kernel on the manifest's store alone: it can look and end, and starts one process."""
-    from purra.manifest.host import Caller
-    from purra_hosts.app.assembly import open_application
-    from purra_hosts.app.plan import make_plan
-
-    plan = make_plan(manifest, Caller(params=params_of(params), state=state), only_store=True)
-    async with open_application(plan) as application:
-        yield application.kernel
-
-
-def _with_store(
-    manifest: Path,
-    params: list[str] | None,
-    state: Path | None,
-    work: Callable[[Kernel], Awaitable[int]],
-) -> None:
-    async def main() -> int:
-        async with _store_kernel(manifest, params, state) as kernel:
-            return await work(kernel)
-
-    raise typer.Exit(anyio.run(main))
 
 
 @app.command("list")
@@ -89,7 +60,7 @@ def list_runs(
         print_table(("run", "status", "started", "session", "prompt"), rows)
         return exits.COMPLETED
 
-    _with_store(manifest, param, state, work)
+    with_store(manifest, param, state, work)
 
 
 @app.command()
@@ -117,7 +88,7 @@ def show(
                 out.print(line)
         return exits.COMPLETED
 
-    _with_store(manifest, param, state, work)
+    with_store(manifest, param, state, work)
 
 
 @app.command()
@@ -143,7 +114,7 @@ def events(
                 typer.echo(f"{event.seq:>5}  {_when(event.at_ms)}  {event.kind}{parent}")
         return exits.COMPLETED
 
-    _with_store(manifest, param, state, work)
+    with_store(manifest, param, state, work)
 
 
 @app.command()
@@ -173,7 +144,34 @@ def cancel(
             typer.echo(f"{run} {status}")
         return exits.COMPLETED if status in ("completed", "failed", "canceled") else exits.BLOCKED
 
-    _with_store(manifest, param, state, work)
+    with_store(manifest, param, state, work)
+
+
+@app.command()
+def reconcile(
+    run: RunId,
+    call: Annotated[str, typer.Argument(metavar="CALL", help="The call that blocks the run.")],
+    effect: Annotated[str, typer.Option(help="committed or not_started")],
+    evidence: Annotated[str, typer.Option(help="How you know; it stands in the journal.")],
+    manifest: Manifest = DEFAULT_MANIFEST,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """Say what became of a call whose effect is unknown; the run can then go on.
+
+    A worker or `purra runs resume` goes on with it.
+    """
+
+    async def work(kernel: Kernel) -> int:
+        taken = await kernel.reconcile(run, call, effect, evidence)
+        if json:
+            json_line({"run": run, "call": call, "effect_state": effect, "taken": taken})
+        else:
+            typer.echo(f"{run} call {call}: {effect}" if taken else f"{run} has ended")
+        return exits.COMPLETED if taken else exits.FAILED
+
+    with_store(manifest, param, state, work)
 
 
 @app.command()
