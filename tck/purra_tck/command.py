@@ -9,11 +9,13 @@ import typer
 
 from purra.errors import PurraError
 from purra_tck import suites
+from purra_tck.commands.selftest import selftest
 from purra_tck.rules import SUITES, catalogue
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Prove a plugin, a host or a store.")
+app.command()(selftest)
 
 
 @app.command("list")

@@ -41,7 +41,8 @@ class SubjectInfo:
 class Plan:
     """What to run. `rules`: all that apply, checked or not; `checks`: those that are built.
 
-    `open`: gives the subject for one check. `only`: patterns of rule ids, () = all.
+    `open`: gives the subject for one check. `only`: patterns of rule ids, () = all. `timeout_s`: of
+    one run of one check.
     """
 
     suite: str
@@ -52,6 +53,7 @@ class Plan:
     only: tuple[str, ...] = ()
     twice: bool = True
     seed: int = 1
+    timeout_s: float = CHECK_TIMEOUT_S
 
     def selected(self) -> tuple[Rule, ...]:
         """The rules to run, in the order of the table."""
@@ -107,12 +109,12 @@ async def _verdict(plan: Plan, rule: Rule) -> Outcome:
 
     async def once(case: Case) -> None:
         try:
-            with anyio.fail_after(CHECK_TIMEOUT_S):
+            with anyio.fail_after(plan.timeout_s):
                 async with plan.open() as subject:
                     await check(case, subject)
         except TimeoutError:
             raise SubjectFailed(
-                f"an end within {CHECK_TIMEOUT_S:g} s", "the subject hangs"
+                f"an end within {plan.timeout_s:g} s", "the subject hangs"
             ) from None
 
     outcome = await judge(rule, once, plan.seed)

@@ -4,8 +4,7 @@ A check observes and demands through its `Case`. What makes a pass hard to get w
 
 - a check that ends without one recorded observation is `untestable`, not passed;
 - an exception that is neither a violation nor the subject's failure is `error`: the kit's own
-fault,
-  which is red and is not blamed on the subject;
+  fault, which is red and is not blamed on the subject;
 - every check runs twice on the same subject, and two different verdicts are `flaky`, which is red;
 - a rule without a result is `not-run` and stands in every denominator.
 
@@ -15,7 +14,7 @@ Explicit raises only: the kit behaves the same under `python -O`.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -126,7 +125,7 @@ async def judge(rule: Rule, check: Callable[[Case], Awaitable[None]], seed: int)
     began = time.perf_counter()
     found: dict[str, Any] = {"status": "pass"}
     try:
-        await check(case)
+        await _unwrapped(check(case))
         if not case.observations:
             found = {"status": "untestable", "reason": "the check observed nothing"}
     except RuleViolation as violation:
@@ -151,6 +150,27 @@ async def judge(rule: Rule, check: Callable[[Case], Awaitable[None]], seed: int)
         frames=tuple(case.frames),
         **found,
     )
+
+
+async def _unwrapped(check: Awaitable[None]) -> None:
+    """Lets through what a task group wrapped: a verdict among it, else its first exception."""
+    try:
+        await check
+    except ExceptionGroup as group:
+        leaves = list(_leaves(group))
+        verdicts = [leaf for leaf in leaves if isinstance(leaf, _VERDICTS)]
+        raise (verdicts or leaves)[0] from group
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+_VERDICTS: Final = (RuleViolation, Untestable, NotApplicable)
 
 
 def merge(first: Outcome, second: Outcome) -> Outcome:

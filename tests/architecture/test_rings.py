@@ -18,12 +18,12 @@ KNOWERS = {
     "msgpack": ("purra_bridge/wire/codec.py",),
     "pydantic": ("purra/manifest/",),
     "jsonschema": ("purra/manifest/config.py",),
-    "subprocess": ("purra_hosts/process/", "purra_hosts/app/"),
-    "signal": ("purra_hosts/", "purra_sdk/"),
+    "subprocess": ("purra_hosts/process/", "purra_hosts/app/", "purra_tck/"),
+    "signal": ("purra_hosts/", "purra_sdk/", "purra_tck/"),
     "multiprocessing": (),
     "sqlite3": ("purra_plugin_sqlite/",),
-    "random": ("purra_hosts/restarts.py",),
-    "typer": ("purra_hosts/app/",),
+    "random": ("purra_hosts/restarts.py", "purra_tck/"),
+    "typer": ("purra_hosts/app/", "purra_tck/command"),
     "rich": ("purra_hosts/app/",),
 }
 """Library -> the only places that may import it."""
