@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import multiprocessing
 import os
 import subprocess
@@ -149,7 +150,8 @@ def descend(how: str) -> Any:
     """Starts other processes, and says what they inherited."""
     if how == "exec":
         command = [sys.executable, "-I", "-S", "-c", LIST_DESCRIPTORS]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        run = functools.partial(subprocess.run, capture_output=True, text=True, check=True)
+        return run(command, close_fds=False).stdout  # so that only close-on-exec protects
     if how == "pool":
         with multiprocessing.get_context("fork").Pool(1) as pool:
             return pool.map(sockets_of_child, [1])
