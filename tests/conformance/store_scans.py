@@ -18,7 +18,9 @@ async def _scan_all(s: Subject, scan: Scan) -> list[str]:
             Scan(scan.prefix, after, scan.limit, scan.reverse, scan.lapsed_only)
         )
         assert len(page.documents) <= scan.limit
-        found += [document.key for document in page.documents]
+        keys = [document.key for document in page.documents]
+        assert not set(keys) & set(found), "a page that was there before"
+        found += keys
         if not page.more:
             return [key.removeprefix(s.ns + "/") for key in found]
         assert page.documents

@@ -2,8 +2,7 @@
 
 Commits are judged against a ledger (see `commit`). It answers with what a stream, a document or a
 key *will be* after the commits accepted so far, whether that is in the file or not. What it writes
-is the difference: a row that ten commits changed is written once, a record that was appended and
-dropped in the same transaction never.
+is the difference: a row that ten commits changed is written once.
 """
 
 from __future__ import annotations
@@ -153,11 +152,10 @@ class Ledger:
         rows: list[tuple[int, int, bytes | None, str]] = []
         places: list[tuple[int, int | str, int]] = []
         for name, sequence, records in self._records:
-            dropped, number = self._streams[name].dropped, self._id(name)
+            number = self._id(name)
             for place, record in enumerate(records, sequence):
-                if place > dropped:
-                    places.append((number, place, first + len(rows)))
-                    rows.append((first + len(rows), statements.RECORD, None, record))
+                places.append((number, place, first + len(rows)))
+                rows.append((first + len(rows), statements.RECORD, None, record))
         for (name, key), (digest, receipt) in self._receipts.items():
             places.append((self._id(name), key, first + len(rows)))
             rows.append((first + len(rows), statements.RECEIPT, digest, receipt))

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,6 +169,27 @@ def test_closed_watchers_are_forgotten_and_the_thread_ends(
     engine.watch("c", third)
     assert third.next() == ""
     assert _threads() == 1
+
+
+def test_a_commit_between_looking_and_telling_is_told_once(
+    engines: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """STO-020: the thread that looks finds a row that the committing thread tells meanwhile."""
+    engine, other = engines
+    watcher = _Watcher()
+    real = watching._news_since
+
+    def meddled(connection: Any, seen: int) -> Any:
+        if not engine.get(["meanwhile"])["documents"][0]:
+            _put(engine, "meanwhile")
+        return real(connection, seen)
+
+    engine.watch("", watcher)
+    assert watcher.next() == ""
+    monkeypatch.setattr(watching, "_news_since", meddled)
+    assert watcher.next() == "meanwhile"
+    _put(other, "after")
+    assert watcher.next() == "after"
 
 
 def test_trouble_with_the_file_is_told(
