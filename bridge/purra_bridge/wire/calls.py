@@ -263,7 +263,8 @@ class Calls:
 
     def _finish(self, kind: int, call_id: int, call: _Call, body: bytes) -> None:
         self.writer.send(kind, call_id, body)
-        self._drop_assembly(call_id)
+        if call_id in self.joining:  # an upload that nobody will read
+            self.joiner.drop(call_id)
         if self.writer.waits(call_id):
             call.ended = True
         else:
@@ -371,7 +372,6 @@ class Calls:
         if call is None:
             return True
         del self.own[call_id]
-        self._drop_assembly(call_id)
         self.writer.forget(call_id)
         if self.served:
             for child_id, child in list(self.served.items()):
@@ -390,6 +390,7 @@ class Calls:
     def take_data(
         self, flags: int, call_id: int, body: Any, cost: int, events: Events, prepaid: bool = False
     ) -> None:
+        """A whole DATA message that costs its stream `cost`; the link is paid if `prepaid`."""
         end = bool(flags & END)
         call = self.judge(call_id, END_INPUT if end else DATA)
         link_cost = 0 if prepaid else cost
@@ -492,6 +493,7 @@ class Calls:
         self.serve(call_id, body, events)
 
     def issue(self, call_id: int) -> None:
+        """The peer opens this id: once, and in order."""
         if not call_id or call_id & 1 == self._odd or call_id > LAST_CALL_ID:
             raise ProtocolViolation("unknown_id", f"CALL on id {call_id}")
         if call_id <= self.seen:
@@ -499,6 +501,7 @@ class Calls:
         self.seen = call_id
 
     def serve(self, call_id: int, body: Any, events: Events) -> None:
+        """A whole CALL on an id that was just opened."""
         try:
             decoded = self._decode(body, _ENVELOPE_DEPTH)
         except ValueRefused as refused:
@@ -529,6 +532,7 @@ class Calls:
         return None
 
     def turn_down(self, call_id: int, error: WireError) -> None:
+        """Answers a call that never reaches the owner."""
         self.count("refused_calls")
         if self.writer.pending_bytes > UNREAD_BYTES:
             raise ProtocolViolation("flow", "the answers to wrong calls are not read")
@@ -549,10 +553,6 @@ class Calls:
         """Bytes that came in and are not kept for the owner: counted, and returned at once."""
         self._link.charge(cost)
         self._return_link(cost)
-
-    def _drop_assembly(self, call_id: int) -> None:
-        if self.joining and self._joiner is not None:
-            self._joiner.drop(call_id)
 
     # Ends of the connection
 

