@@ -179,7 +179,7 @@ def _store_keys() -> str:
         "`purra.runs.keys`",
         "Other processes read them, so they do not move. ID is that of the run, session or kernel.",
         _table(("name", "what", "holds"), rows),
-        "Reserved, and not used yet: `wake/ID` and `kernel/ID/inbox`.",
+        "Reserved, and not used yet: `kernel/ID/inbox`.",
     )
 
 
