@@ -312,7 +312,7 @@ def test_an_upload_and_its_end() -> None:
 
 
 def test_no_credit_is_sent_where_nothing_more_can_come() -> None:
-    """Of an upload that has ended, a call that is cancelled or over: only the link's is returned."""
+    """Of an upload that has ended, of a call that is cancelled: only the link has it back."""
     link = linked({"raw_window": 1024, "window": 1024}, {"raw_window": 1024, "window": 1024})
     ended, cancelled = stream(link), stream(link)
     link.host.chunk(ended, b"x" * 1000, end=True)
