@@ -34,7 +34,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "tool": (),
         "context": (),
         "compression": (),
-        "store": (),
+        "store": ("store",),
     }
 )
 """Suite -> modules of this package that hold `SABOTEURS`."""

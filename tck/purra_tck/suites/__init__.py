@@ -19,7 +19,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "tool": (),
         "context": (),
         "compression": (),
-        "store": (),
+        "store": ("store_streams", "store_documents"),
     }
 )
 """Suite -> modules of this package that hold a `CHECKS`."""
