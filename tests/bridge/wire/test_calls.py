@@ -431,6 +431,18 @@ def test_callbacks_die_with_their_parent() -> None:
     assert link.plugin.calls == link.host.serving == 0
 
 
+def test_a_callback_is_cancelled_once() -> None:
+    """CAN-002: by its caller, or by the end of its parent, not by both."""
+    link = linked()
+    parent = called(link)
+    child = link.plugin.call("h", "m", None, {"parent": parent})
+    link.to_host()
+    link.plugin.cancel(child, "mine")
+    link.plugin.result(parent, None)
+    cancel = frame(messages.CANCEL, child, {"reason": "mine"})
+    assert b"".join(link.plugin.take()) == cancel + frame(messages.RESULT, parent, None)
+
+
 def test_callbacks_are_cancelled_with_their_parent() -> None:
     link = linked()
     parent = called(link)
