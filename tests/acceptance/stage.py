@@ -178,11 +178,12 @@ class Stage:
         )
         return ran, json.loads(report.read_text())
 
-    async def looked_at(self, run: str) -> RunState:
-        """The run's state as the store has it now. Starts the store's plugin and nothing else."""
+    async def looked_at(self) -> list[RunState]:
+        """All runs as the store has them now. Starts the store's plugin and nothing else."""
         plan = make_plan(self.manifest, Caller(state=self.state), only_store=True)
         async with open_application(plan) as application:
-            return await application.kernel.runs.state(run)
+            runs = application.kernel.runs
+            return [await runs.state(info.run) for info in await runs.list()]
 
     @property
     def _state(self) -> tuple[str, ...]:

@@ -151,8 +151,11 @@ def _source(package: str) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """With what is compiled already: times are kept, so it stays valid."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyi", "*.c", "*.pyx"))
+    """With what is compiled already: times are kept, so it stays valid. What another process is
+    compiling this very moment (`*.pyc.NUMBER`) may be gone before it is copied, so it is left out.
+    """
+    passed_over = shutil.ignore_patterns("*.pyi", "*.c", "*.pyx", "*.pyc.*")
+    shutil.copytree(source, target, ignore=passed_over)
 
 
 def _compile(folder: Path) -> None:

@@ -47,6 +47,19 @@ def test_the_staged_copy_is_compiled_and_importable_alone(folders: Folders) -> N
     assert done.stdout.strip() == str(staged / "msgpack" / "__init__.py")
 
 
+def test_what_another_process_is_compiling_is_not_copied(
+    folders: Folders, request: pytest.FixtureRequest
+) -> None:
+    """Its temporary file may vanish between the listing and the copy: that is no failed start."""
+    import purra_sdk
+
+    cache = Path(str(purra_sdk.__file__)).parent / "__pycache__"
+    passing = cache / "worker.cpython-311.pyc.140623250881344"
+    request.addfinalizer(lambda: passing.unlink(missing_ok=True))
+    passing.symlink_to("renamed already")
+    assert not os.path.lexists(folders.staged() / "purra_sdk" / "__pycache__" / passing.name)
+
+
 def test_homes_are_private_and_everything_is_removed(folders: Folders) -> None:
     """LIM-007: also where a worker took its own rights away, and never through a link."""
     outside = folders.root.parent / "outside"

@@ -1,8 +1,9 @@
 """A model on strings: the prompt says, as JSON, what each round is.
 
-A prompt is a list with one object per round: `text` is said, `calls` ([name, arguments] each) are
-asked for, `hang` keeps the round from ending: "heed" until it is cancelled, "deaf" for ever. Which
-round it is follows from the conversation alone, so runs may be mixed, repeated and resumed.
+A prompt is a list with one object per round. `text` is said, then `then`, then `calls` ([name,
+arguments] each). `hang`, after `text`, keeps the round from ending: "heed" until it is
+cancelled, "deaf" for ever, a path for ever unless there is such a file, which it makes. Which round
+it is follows from the conversation alone, so runs may be mixed, repeated and resumed.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Strings:
         burn(self._fuse, f"model:{number}:middle", go_on=False)
         if "hang" in step and not self._hang(call, step["hang"]):
             return
+        if step.get("then"):
+            yield content(step["then"])
         for index, (name, arguments) in enumerate(step.get("calls", ())):
             yield tool_call(index, f"c{index}", name, json.dumps(arguments))
         yield usage(3, 2)
@@ -52,6 +55,11 @@ class Strings:
         return number, json.loads(messages[asked]["content"])[number]
 
     def _hang(self, call: Any, how: str) -> bool:
+        if how.startswith("/"):
+            try:
+                Path(how).touch(exist_ok=False)
+            except FileExistsError:
+                return True
         never = threading.Event()
         while not (how == "heed" and call.cancelled):
             never.wait(LOOK_S)
