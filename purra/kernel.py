@@ -22,7 +22,7 @@ from purra.contracts.model import Model
 from purra.contracts.policy import Policy
 from purra.contracts.store import Append, Commit, Document, Op, Store
 from purra.contracts.tool import Tools
-from purra.errors import PurraError, StoreError
+from purra.errors import AdapterError, PurraError, StoreError
 from purra.gateway.arguments import validate
 from purra.gateway.gates import Gates
 from purra.journal.events import Fact, event_value
@@ -32,9 +32,9 @@ from purra.limits import PROMPT_CHARS
 from purra.registry.snapshot import Registry
 from purra.runs import ending, keys, owner, reader, turns, wakes
 from purra.runs.bindings import BOUND, Adapters, Bindings, bind
-from purra.runs.commits import commit_surely
 from purra.runs.directory import Directory
 from purra.runs.log import RunLog, place
+from purra.runs.patience import PatientStore
 from purra.runs.performers import Performers
 from purra.runs.result import Result, result_of
 from purra.runs.run import Run
@@ -93,7 +93,7 @@ class Kernel:
     def _set_up(self, ports: Adapters, store: Store, agent: Agent) -> None:
         self.clock = SystemClock()
         self.agent = agent
-        self.store = store
+        self.store = PatientStore(store)
         self._ports = ports
         self._gates = Gates()
         self._shells: dict[str, Shell] = {}
@@ -313,7 +313,7 @@ class Kernel:
         if session:
             ops.append(turns.join(turn, session, run_id))
         commit = Commit(tuple(ops), (keys.journal(run_id), "seq:0"), durable=True)
-        await commit_surely(self.store, commit)
+        await self.store.commit(commit)
         return RunLog(self.store, self.clock, state, recent=events)
 
     # -- working ------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class Kernel:
         key = (keys.journal(state.run), f"own:{term}:{self.id}:{self.clock.token(4)}")
         ops: tuple[Op, ...] = (append, take, *wakes.taken(wake))
         try:
-            await commit_surely(self.store, Commit(ops, key, durable=True))
+            await self.store.commit(Commit(ops, key, durable=True))
         except StoreError as error:
             if error.code in ("conflict", "sealed"):
                 raise owner.not_claimable(state.run, lease) from error
@@ -406,21 +406,26 @@ class Kernel:
 
     async def _queue(self, run: Run, session: str) -> None:
         """Waits for the run's turn in its session, then works on it."""
-        async with reader.closed_watch(self.store, keys.turn(session)) as wakes:
-            async for _ in wakes:
-                (turn,) = await self.store.get([keys.turn(session)])
-                state = await self.runs.state(run.id)
-                if state.ended:
-                    run.settle(result_of(state))
-                    return
-                if turns.holds(turn, run.id):
-                    break
         try:
+            state = await self._wait_turn(run.id, session)
+            if state.ended:
+                run.settle(result_of(state))
+                return
             log = await self._take_over(state, await self.runs.lease(run.id))
         except PurraError as fault:
             run.settle(fault)
             return
         await self._work(run, log)
+
+    async def _wait_turn(self, run_id: str, session: str) -> RunState:
+        """The run's state once it is its turn, or it has ended without one."""
+        async with reader.closed_watch(self.store, keys.turn(session)) as wakes:
+            async for _ in wakes:
+                (turn,) = await self.store.get([keys.turn(session)])
+                state = await self.runs.state(run_id)
+                if state.ended or turns.holds(turn, run_id):
+                    return state
+        raise AdapterError("closed", "the store's watch ended", origin="instance", executed="no")
 
     async def _check_edit(self, run_id: str, call_id: str, arguments: object) -> None:
         """Tells the person at once what the owner would refuse (HITL-02)."""

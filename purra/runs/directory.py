@@ -16,7 +16,7 @@ from purra.journal.events import Event
 from purra.journal.fold import fold_all
 from purra.journal.state import Call, RunState
 from purra.runs import keys, reader, wakes
-from purra.runs.commits import commit_surely
+from purra.runs.patience import surely
 
 __all__ = ["Directory", "RunInfo"]
 
@@ -101,7 +101,7 @@ class Directory:
         stream = keys.inbox(run)
         commit = Commit((Append(stream, ANY, (body,)),), (stream, entry), durable=True)
         try:
-            await commit_surely(self._store, commit)
+            await self._store.commit(commit)
         except StoreError as error:
             if error.code == "sealed":
                 return False
@@ -112,7 +112,8 @@ class Directory:
         """Makes an unowned run due now, for a worker to take up."""
         (wake,) = await self._store.get([keys.wake(run)])
         try:
-            await self._store.commit(Commit((wakes.due(wake, run),)))
+            # Said twice is a conflict with ourselves, so it may be asked again without a key.
+            await surely(lambda: self._store.commit(Commit((wakes.due(wake, run),))))
         except StoreError as error:
             if error.code != "conflict":  # else somebody else has just said the same
                 raise

@@ -18,7 +18,7 @@ from purra.journal.events import TERMINAL, Event, Fact, event_value
 from purra.journal.fold import fold
 from purra.journal.state import RunState
 from purra.runs import keys
-from purra.runs.commits import commit_surely, ownership
+from purra.runs.commits import ownership
 from purra.runs.feed import Feed
 from purra.runs.output import Output
 from purra.values import seal
@@ -122,9 +122,7 @@ class RunLog:
         run = self.state.run
         fence = {keys.lease(run): self.state.term}
         try:
-            await commit_surely(
-                self.store, Commit(tuple(ops), (keys.journal(run), key), fence, durable)
-            )
+            await self.store.commit(Commit(tuple(ops), (keys.journal(run), key), fence, durable))
         except StoreError as error:
             raise ownership(error, run) from error
 
@@ -133,6 +131,6 @@ class RunLog:
         fence = {keys.lease(run): self.state.term}
         key = (batch.stream, f"seq:{batch.expect}")
         try:
-            await commit_surely(self.store, Commit((batch,), key, fence))
+            await self.store.commit(Commit((batch,), key, fence))
         except StoreError as error:
             raise ownership(error, run) from error

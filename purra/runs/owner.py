@@ -97,10 +97,11 @@ class Heartbeat:
     async def _touch_own(self) -> None:
         touch = Touch(keys.kernel(self._kernel), self._revision, LEASE_TTL_MS)
         try:
-            await self._store.commit(Commit((touch,)))
-        except StoreError:
-            await self.register()  # it lapsed while this process slept; the next beat keeps it
-        except AdapterError:
+            try:
+                await self._store.commit(Commit((touch,)))
+            except StoreError:
+                await self.register()  # it lapsed while this process slept; the next beat keeps it
+        except PurraError:
             return
 
     async def _touch(self, run: str, held: _Held) -> None:

@@ -151,14 +151,32 @@ class Performers:
         )
         output = self._log.output
         output.open(attempt.number, state.rounds + 1)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(output.write)
-            round_number = state.rounds + 1
-            fact = await make_attempt(self._model, request, attempt, round_number, output.push)
-            tasks.cancel_scope.cancel()
+        fact = await self._drafting(
+            make_attempt(self._model, request, attempt, state.rounds + 1, output.push)
+        )
         if fact.kind != "model.round":
             output.drop()
         return fact
+
+    async def _drafting(self, attempt: Awaitable[Fact]) -> Fact:
+        """The fact of an attempt, while its drafts are stored. Raises what storing them raises."""
+        facts: list[Fact] = []
+        faults: list[PurraError] = []
+
+        async def write() -> None:
+            try:
+                await self._log.output.write()
+            except PurraError as fault:
+                faults.append(fault)
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            facts.append(await attempt)
+            tasks.cancel_scope.cancel()
+        if faults:
+            raise faults[0]
+        return facts[0]
 
     # -- tools --------------------------------------------------------------------------------
 

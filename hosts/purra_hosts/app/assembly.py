@@ -41,6 +41,7 @@ from purra_hosts.app.matching import Match, Resolved
 from purra_hosts.app.plan import Plan, make_plan
 from purra_hosts.process.route import Route
 from purra_hosts.process.supervisor import ProcessHost
+from purra_hosts.restarts import RestartPolicy
 
 __all__ = ["Application", "Watchers", "open_application", "open_kernel", "run_sync"]
 
@@ -197,7 +198,7 @@ def _process_host(
     logs: Callable[[dict[str, Any]], None] | None, events: Callable[[str, Mapping[str, Any]], None]
 ) -> ProcessHost:
     try:
-        return ProcessHost(logs=logs, events=events)
+        return ProcessHost(logs=logs, events=events, restarts=RestartPolicy())
     except WireError as error:
         raise adapter_error(error) from error
 
