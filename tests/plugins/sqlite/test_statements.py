@@ -65,32 +65,25 @@ def _source_of(traced: str) -> str:
     raise AssertionError(f"a statement from elsewhere: {traced}")
 
 
-def _run(engine: Engine, run: str, *, durable: bool = False) -> None:
-    """What one run does to a store: its lease, its journal, deltas, heartbeats, its end."""
+def _run(run: str, *, durable: bool = True) -> list[dict[str, Any]]:
+    """What one run commits: its lease, its journal, deltas, heartbeats, its end."""
     rounds = 5
     journal, out, lease, wake = f"run/{run}", f"run/{run}/out", f"run/{run}/lease", f"wake/{run}"
-    children.commit(engine, None, children.put(wake, None, 0, 60_000))
-    start = (
-        children.append(journal, 0, {"kind": "run.started"}),
-        children.put(lease, {}, 0, 15000),
-    )
-    children.commit(engine, (journal, "seq:0"), *start, durable=durable)
+    commits: list[dict[str, Any]] = []
+
+    def add(key: tuple[str, str] | None, *ops: dict[str, Any], **more: Any) -> None:
+        commits.append({"ops": list(ops), "key": key, **more})
+
+    add(None, children.put(wake, None, 0, 60_000))
+    start = (children.append(journal, 0, {"kind": "run.started"}), children.put(lease, {}, 0, 9000))
+    add((journal, "seq:0"), *start, durable=durable)
     fence = {lease: 1}
     for number in range(1, rounds + 1):
         event = {"kind": "model.round", "data": {"text": "x" * 200}, "seq": number}
         key = (journal, f"seq:{number}")
-        children.commit(engine, key, children.append(journal, number, event), require=fence)
-        children.commit(
-            engine, (out, f"seq:{number - 1}"), children.append(out, number - 1, "delta " * 20)
-        )
-        touch = {"op": "touch", "key": lease, "expect": 1, "ttl_ms": 15_000}
-        children.commit(engine, None, touch)
-    engine.read(journal, 0, 512)
-    engine.get([lease, wake, "nothing"])
-    engine.scan({"prefix": "run/", "limit": 10})
-    engine.scan({"prefix": "run/", "limit": 10, "reverse": True})
-    engine.scan({"prefix": "", "limit": 10, "lapsed_only": True})
-    engine.scan({"prefix": "", "limit": 10, "lapsed_only": True, "reverse": True})
+        add(key, children.append(journal, number, event), require=fence)
+        add((out, f"seq:{number - 1}"), children.append(out, number - 1, "delta " * 20))
+        add(None, {"op": "touch", "key": lease, "expect": 1, "ttl_ms": 15_000})
     end = (
         children.append(journal, rounds + 1, {"kind": "run.completed"}),
         children.append("session/s", -1, {"run": run}),
@@ -99,8 +92,21 @@ def _run(engine: Engine, run: str, *, durable: bool = False) -> None:
         {"op": "delete", "key": lease, "expect": 1},
         {"op": "delete", "key": wake, "expect": 1},
     )
-    children.commit(engine, (journal, f"seq:{rounds + 1}"), *end, require=fence, durable=durable)
-    children.commit(engine, None, {"op": "drop", "stream": out})
+    add((journal, f"seq:{rounds + 1}"), *end, require=fence, durable=durable)
+    add(None, {"op": "drop", "stream": out})
+    return commits
+
+
+def _perform(engine: Engine, run: str) -> None:
+    """A run commit by commit, and what is read for it."""
+    for request in _run(run):
+        engine.commit(request)
+    engine.read(f"run/{run}", 0, 512)
+    engine.get([f"run/{run}/lease", f"wake/{run}", "nothing"])
+    for reverse in (False, True):
+        for lapsed_only in (False, True):
+            scan = {"prefix": "run/", "limit": 10, "reverse": reverse, "lapsed_only": lapsed_only}
+            engine.scan(scan)
 
 
 def test_run_1000_costs_what_run_100_did(tmp_path: Path) -> None:
@@ -108,24 +114,28 @@ def test_run_1000_costs_what_run_100_did(tmp_path: Path) -> None:
     times the pages in the log.
     """
     engine = Engine(str(tmp_path / "store.db"))
-    log = tmp_path / "store.db-wal"
     connection = engine._writer.connection
-    costs: dict[int, tuple[Counter[str], float]] = {}
-    for number in range(1, 1001):
-        if number not in (100, 1000):
-            _run(engine, f"{number}")
-            continue
+    costs: list[tuple[Counter[str], float]] = []
+    done = 0
+    for size in (100, 1000):
+        while done < size - 1:
+            batch = range(done, min(done + 50, size - 1))
+            outcomes = engine.commit_together(
+                [each for number in batch for each in _run(f"{number}", durable=False)]
+            )
+            assert all(isinstance(outcome, dict) for outcome in outcomes)
+            done = batch.stop
         with _traced(engine) as seen:
-            _run(engine, f"{number}", durable=True)
+            _perform(engine, f"of-{size}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         for repeat in range(10):
-            _run(engine, f"{number}+{repeat}")
-        frames = os.stat(log).st_size / FRAME_BYTES / 10
+            _perform(engine, f"of-{size}+{repeat}")
+        frames = os.stat(tmp_path / "store.db-wal").st_size / FRAME_BYTES / 10
         connection.execute("PRAGMA wal_autocheckpoint = 1000")
-        costs[number] = (Counter(map(_source_of, seen)), frames)
+        costs.append((Counter(map(_source_of, seen)), frames))
     engine.close()
-    (early, early_frames), (late, late_frames) = costs[100], costs[1000]
+    (early, early_frames), (late, late_frames) = costs
     for cost in (early, late):
         cost.pop("FORGET_NEWS", None)  # once in a thousand rows
     assert late == early
