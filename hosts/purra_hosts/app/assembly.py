@@ -43,7 +43,14 @@ from purra_hosts.process.route import Route
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.restarts import RestartPolicy
 
-__all__ = ["Application", "Watchers", "open_application", "open_kernel", "run_sync"]
+__all__ = [
+    "Application",
+    "Watchers",
+    "make_state",
+    "open_application",
+    "open_kernel",
+    "run_sync",
+]
 
 STATE_MODE = 0o700
 """Access to the state folder: journals hold what people wrote."""
@@ -119,8 +126,7 @@ async def open_application(
     `PurraError(invalid_argument)` if the state folder cannot be made.
     """
     watchers = watchers or Watchers()
-    if plan.host.uses_state:
-        _make_state(plan.host.state)
+    make_state(plan)
     async with AsyncExitStack() as stack:
         told = _Told(watchers.events)
         host = _process_host(watchers.logs, told.event)
@@ -157,7 +163,14 @@ def run_sync(
     return anyio.run(main)
 
 
-def _make_state(folder: Path) -> None:
+def make_state(plan: Plan) -> None:
+    """The state folder, if the manifest names it: grants of what is not there grant nothing.
+
+    Raises `PurraError(invalid_argument)` if it cannot be made.
+    """
+    if not plan.host.uses_state:
+        return
+    folder = plan.host.state
     try:
         folder.mkdir(mode=STATE_MODE, parents=True, exist_ok=True)
     except OSError as error:

@@ -96,10 +96,12 @@ async def _start_all(
 ) -> list[dict[str, Any]]:
     from purra.manifest.host import Caller
     from purra_bridge.wire.errors import WireError
+    from purra_hosts.app.assembly import make_state
     from purra_hosts.app.plan import make_plan
     from purra_hosts.process.supervisor import ProcessHost
 
     plan = make_plan(manifest, Caller(params=params, state=state))
+    make_state(plan)
     findings: list[dict[str, Any]] = []
     async with ProcessHost() as host:
         for name, launch in plan.launches.items():
@@ -110,7 +112,7 @@ async def _start_all(
                 text = f"does not start: {error.message} [{error.code}]"
                 findings.append(_finding(name, text, ok=False, mend="see its log above"))
                 continue
-            axes = ", ".join(f"{axis} {level}" for axis, level in route.status().isolation.items())
+            axes = "; ".join(f"{axis} {level}" for axis, level in route.status().isolation.items())
             findings.append(_finding(name, f"starts; isolation: {axes}", ok=True))
     return findings
 
