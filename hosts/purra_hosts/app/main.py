@@ -26,6 +26,7 @@ GROUP: Final = "purra.commands"
 
 _SINGLE: Final = {
     "run": "purra_hosts.app.commands.run:run",
+    "chat": "purra_hosts.app.commands.chat:chat",
     "worker": "purra_hosts.app.commands.worker:worker",
     "schema": "purra_hosts.app.commands.manifest:schema",
 }

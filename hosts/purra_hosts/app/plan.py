@@ -77,7 +77,9 @@ def _launch(
             {name: environment[name] for name in bound.granted.env if name in environment}
         ),
         sys_path=found.sys_path,
-        limits=LaunchLimits(inflight=limits.inflight, threads=limits.threads),
+        limits=LaunchLimits(
+            inflight=limits.inflight, threads=limits.threads, memory_bytes=limits.memory_bytes
+        ),
         isolation=Isolation(host.isolation.level, host.isolation.require),
         activation=manifest.lifecycle.activation,
         idle_s=manifest.lifecycle.idle_s,

@@ -19,9 +19,10 @@ from purra_hosts.app.render import View, view
 
 if TYPE_CHECKING:
     from purra.kernel import Kernel
+    from purra.runs.result import Result
     from purra.runs.run import Run
 
-__all__ = ["follow_run"]
+__all__ = ["follow_run", "show_run"]
 
 Begin = Callable[["Kernel"], Awaitable["Run"]]
 
@@ -52,13 +53,18 @@ async def _follow(plan: Plan, shown: View, begin: Begin) -> int:
         application.warm(tasks)
         run = await begin(application.kernel)
         tasks.start_soon(_cancel_on_interrupt, run)
-        async with anyio.create_task_group() as readers:
-            readers.start_soon(_each, run.output(), shown.draft)
-            readers.start_soon(_each, run.events(), shown.event)
-        result = await run.wait()
+        result = await show_run(run, shown)
         tasks.cancel_scope.cancel()
     shown.end(result)
     return exits.OF_STATUS[result.status]
+
+
+async def show_run(run: Run, shown: View) -> Result:
+    """Shows a run while it goes on; its result, which is not shown yet."""
+    async with anyio.create_task_group() as readers:
+        readers.start_soon(_each, run.output(), shown.draft)
+        readers.start_soon(_each, run.events(), shown.event)
+    return await run.wait()
 
 
 async def _each(source: AsyncIterator[Any], show: Callable[[Any], None]) -> None:

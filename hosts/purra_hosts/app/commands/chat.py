@@ -1,0 +1,114 @@
+"""`purra chat`: one session, run after run, on this terminal.
+
+Each line is one run of the session, so what was said stands in the store and another process can
+go on with it. Ctrl-C ends the run that goes on and gives the prompt back; at the prompt Ctrl-C or
+Ctrl-D leaves (APP-04). Nothing is left behind: the plugins end with the kernel.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import anyio.to_thread
+import typer
+
+from purra_hosts.app import exits
+from purra_hosts.app.options import Params, StateFolder, params_of
+
+if TYPE_CHECKING:
+    from purra.kernel import Kernel
+    from purra_hosts.app.render import View
+
+__all__ = ["chat"]
+
+PROMPT = "> "
+
+
+def chat(
+    manifest: Annotated[Path, typer.Argument(help="The host manifest.")],
+    session: Annotated[str, typer.Option(help="Go on with this session.")] = "",
+    param: Params = None,
+    state: StateFolder = None,
+) -> None:
+    """Talk with the agent of MANIFEST.
+
+    Ctrl-C cancels the answer under way; at the prompt it leaves, as does Ctrl-D.
+    """
+    from purra.manifest.host import Caller
+    from purra_hosts.app.assembly import Watchers, open_application
+    from purra_hosts.app.plan import make_plan
+    from purra_hosts.app.render import view
+
+    plan = make_plan(manifest, Caller(params=params_of(param), state=state))
+    shown = view(json=False)
+
+    async def main() -> None:
+        async with (
+            open_application(plan, watchers=Watchers(events=shown.plugin)) as application,
+            anyio.create_task_group() as tasks,
+        ):
+            application.warm(tasks)
+            kernel = application.kernel
+            name = session or f"chat-{kernel.clock.token(4)}"
+            typer.echo(f"session {name}; Ctrl-D leaves", err=True)
+            while (line := await _read_line()) is not None:
+                if line.strip():
+                    await _answer(kernel, line, name, shown)
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(main)
+    finally:
+        shown.close()
+    raise typer.Exit(exits.COMPLETED)
+
+
+async def _read_line() -> str | None:
+    """The next line; None at its end or at Ctrl-C. The loop goes on while a person thinks."""
+
+    def read() -> str | None:
+        try:
+            return input(PROMPT) if sys.stdin.isatty() else _piped()
+        except EOFError:
+            return None
+
+    with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
+        line: list[str | None] = [None]
+        async with anyio.create_task_group() as tasks:
+
+            async def leave() -> None:
+                async for _ in interrupts:
+                    sys.stderr.write("\n")
+                    tasks.cancel_scope.cancel()
+                    return
+
+            tasks.start_soon(leave)
+            line[0] = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+            tasks.cancel_scope.cancel()
+    return line[0]
+
+
+def _piped() -> str | None:
+    line = sys.stdin.readline()
+    return line.rstrip("\n") if line else None
+
+
+async def _answer(kernel: Kernel, prompt: str, session: str, shown: View) -> None:
+    from purra_hosts.app.commands.following import show_run
+
+    run = await kernel.submit(prompt, session=session)
+    with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel_on_interrupt() -> None:
+                async for _ in interrupts:
+                    await run.cancel()
+
+            tasks.start_soon(cancel_on_interrupt)
+            result = await show_run(run, shown)
+            tasks.cancel_scope.cancel()
+    shown.end(result)
