@@ -72,16 +72,36 @@ def open_file(
 
 
 def _make(path: str) -> None:
-    """Makes an empty file for this user only: journals hold what people wrote and read."""
+    """Makes an empty file for this user only: journals hold what people wrote and read.
+
+    Its name, and those of new folders, are flushed: a durable commit in a file that has no name
+    after a loss of power would be lost.
+    """
+    if os.path.isfile(path):
+        return
+    folder = os.path.dirname(path)
+    new_folders: list[str] = []
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        new_folders.append(folder)
+        folder = os.path.dirname(folder)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        if not os.path.lexists(path):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        for each in (*new_folders, folder):
+            _flush_folder(each)
     except OSError as error:
         if not os.path.isfile(path):  # else another process was faster, and nothing was opened
             raise EngineError(
                 "storage", f"{path}: {error.strerror}", errno=error.errno or errno.EIO
             ) from error
+
+
+def _flush_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _look(path: str, newest: int) -> bool:
