@@ -154,11 +154,19 @@ def _from_files(terms: tuple[Term, ...], evidence: Evidence) -> Answer:
 
 
 def _worth(terms: tuple[Term, ...], evidence: Evidence) -> list[Passage]:
-    """The passages to show: something in them can be quoted, and they are not far from the best."""
-    ranked = [
-        passage for passage in passages(terms, evidence) if any(map(can_quote, passage.lines))
-    ]
-    return [one for one in ranked[:MAX_PASSAGES] if one.score >= WORTH * ranked[0].score]
+    """The passages to show: each has a line to quote that none before it has (a heading is shown
+    with what stands under it), and they are not far from the best.
+    """
+    shown: list[Passage] = []
+    quoted: set[Line] = set()
+    for passage in passages(terms, evidence):
+        fresh = {line for line in passage.lines if can_quote(line)} - quoted
+        if fresh:
+            quoted |= fresh
+            shown.append(passage._replace(lines=tuple(sorted(fresh))))
+        if len(shown) == MAX_PASSAGES:
+            break
+    return [one for one in shown if one.score >= WORTH * shown[0].score]
 
 
 def _quoted(passage: Passage) -> str:
