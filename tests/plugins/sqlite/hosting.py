@@ -40,6 +40,7 @@ def launch(path: Path, **config: Any) -> Launch:
         python=sys.executable,
         entry="purra_plugin_sqlite.plugin:plugin",
         config={"path": str(path), **config},
+        grants={"fs.write": (str(path.parent),)},
         sys_path=(str(folder.parent), str(Path(__file__).parent)),
         limits=LaunchLimits(inflight=1024),
     )
