@@ -38,6 +38,7 @@ __all__ = [
     "MAX_MANIFEST_BYTES",
     "Source",
     "Strict",
+    "claimed_id",
     "key_path",
     "parse_table",
     "read_source",
@@ -53,6 +54,8 @@ PLACE_CHARS: Final = 120
 MAX_PROBLEMS: Final = 20
 """Problems listed in `detail`; a file with more is not nearly right."""
 
+CLAIMED_ID_CHARS: Final = 64
+"""Longest id shown of a manifest that could not be read."""
 _EXTENSION: Final = "x-"
 _KEY_PART: Final = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
 _LONG_KEY: Final = re.compile(
@@ -135,6 +138,18 @@ def read_source(path: Path, schema: str) -> Source:
         place = re.sub(r"\['([^']*)'\]", r".\1", error.where).lstrip(".")
         raise refusal(path, [place], error.message) from None
     return Source(path, hashlib.sha256(content).hexdigest(), frozen, frozen_extensions)
+
+
+def claimed_id(path: Path) -> str:
+    """The `id` that a manifest gives itself, however wrong the rest of it is; "" if it has none.
+
+    For lists of what is broken: people look for a plugin under its own name.
+    """
+    try:
+        claimed = _parse(path, _read(path)).get("id")
+    except PurraError:
+        return ""
+    return claimed if isinstance(claimed, str) and 0 < len(claimed) <= CLAIMED_ID_CHARS else ""
 
 
 def parse_table(path: Path, place: Place, data: Any, model: type[_Model]) -> _Model:

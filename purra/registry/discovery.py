@@ -26,6 +26,7 @@ from packaging.version import InvalidVersion, Version
 from purra.errors import PurraError
 from purra.manifest.names import RefusedError, folded, parse_id
 from purra.manifest.plugin import FILE_NAME, PluginManifest, load_plugin
+from purra.manifest.source import claimed_id
 from purra.registry.installed import Installed, NotLocatedError, installed, worker_folders
 
 __all__ = ["GROUP", "Discovered", "Discovery", "State", "discover"]
@@ -204,7 +205,7 @@ def _read(found: Discovered, path: Path) -> Discovered:
     try:
         manifest = load_plugin(path)
     except PurraError as error:
-        name = found.id or path.parent.name
+        name = found.id or claimed_id(path) or path.parent.name
         return replace(found, id=name, reason=f"{error.where}: {error.message}", hint=error.hint)
     if found.id and manifest.id != found.id:
         return replace(
