@@ -451,12 +451,10 @@ class Session:
         if handle is None:
             raise self._illegal(bare)
         if kind & OVERSIZE:
-            if call_id == 0 or self.state not in ROUTABLE:
+            if call_id == 0:
                 raise ProtocolViolation("bad_frame", f"{_name(bare)} of {body} bytes")
             self._calls.joiner.oversize(bare, flags, call_id, body, events)
         elif flags & MORE or (call_id in self._joining and bare not in (CREDIT, CANCEL)):
-            if self.state not in ROUTABLE:
-                raise ProtocolViolation("bad_frame", f"{_name(bare)} in fragments")
             self._calls.joiner.fragment(bare, flags, call_id, body, events)
         else:
             handle(bare, flags, call_id, body, events)

@@ -11,7 +11,7 @@ from purra_bridge.wire import codec, messages
 from purra_bridge.wire import events as ev
 from purra_bridge.wire.errors import CODES, ProtocolViolation, WireError
 from purra_bridge.wire.header import LAST_CALL_ID
-from tests.bridge.wire.links import Link, call_frame, frame, linked, names
+from tests.bridge.wire.links import HELLO_BODY, Link, call_frame, frame, linked, names
 
 
 def called(link: Link, **options: Any) -> int:
@@ -330,6 +330,18 @@ def test_a_call_on_a_used_id() -> None:
         link.plugin.receive(call_frame(5) + call_frame(3))
 
 
+@pytest.mark.parametrize("state", ["start", "greeted"])
+def test_errors_of_calls_before_there_can_be_any(state: str) -> None:
+    """HSK-001: before WELCOME only ERROR on id 0 is legal."""
+    link = Link()
+    if state == "greeted":
+        link.plugin.hello(HELLO_BODY)
+        link.to_host()
+    with pytest.raises(ProtocolViolation) as caught:
+        link.host.receive(frame(messages.ERROR, 1, {"code": "internal", "message": ""}))
+    assert caught.value.reason == ("before_hello" if state == "start" else "out_of_order")
+
+
 @pytest.mark.parametrize("kind", [messages.PING, messages.LOG, messages.DRAIN])
 def test_connection_messages_belong_on_id_0(kind: int) -> None:
     link = linked()
@@ -415,6 +427,18 @@ def test_the_plugin_end_does_not_even_send_it() -> None:
     with pytest.raises(WireError, match="parent_gone") as caught:
         link.plugin.call("h", "m", None, {"parent": parent})
     assert caught.value.executed == "no"
+
+
+def test_a_parent_whose_answer_waits_for_credit_is_over() -> None:
+    """It has answered: nothing more is done on its behalf."""
+    link = linked()
+    parent = called(link, window=10)
+    link.plugin.items(parent, ["x" * 50])
+    link.plugin.items(parent, ["waits"])
+    link.plugin.result(parent, None)
+    assert link.plugin.serving == 1
+    with pytest.raises(WireError, match="parent_gone"):
+        link.plugin.call("h", "m", None, {"parent": parent})
 
 
 def test_callbacks_die_with_their_parent() -> None:

@@ -180,6 +180,18 @@ def test_calls_that_crossed_a_drain_were_not_executed() -> None:
     assert link.host.calls == 0
 
 
+def test_nothing_more_is_believed_of_calls_that_were_not_started() -> None:
+    """The peer said so itself: items and callbacks for them are dropped, or refused."""
+    link = linked()
+    crossing = link.host.call("a", "m", None)
+    link.host.take()
+    link.host.receive(frame(messages.DRAIN, 0, {"reason": "x", "last_id": 0}))
+    assert link.host.receive(frame(messages.DATA, crossing, "item")) == []
+    assert link.host.receive(call_frame(2, parent=crossing)) == []
+    assert b"parent_gone" in b"".join(link.host.take())
+    assert link.host.counters == {"late_frames": 1, "refused_calls": 1}
+
+
 def test_a_callback_that_crosses_a_drain_goes_on() -> None:
     """It belongs to a call that was taken, so `last_id` does not speak of it."""
     link = linked()
@@ -275,6 +287,15 @@ def test_a_violation_delivers_what_came_before_it() -> None:
     assert caught.value.events == [ev.Returned(first, 1)]  # type: ignore[attr-defined]
     (failed,) = link.host.eof()
     assert (failed.id, failed.error.code) == (second, "protocol_violation")
+
+
+def test_a_violation_late_in_a_long_read_keeps_all_that_came_before() -> None:
+    """Wire rule 3: more than one buffer full of frames, then garbage."""
+    link = linked()
+    data = frame(messages.PING, 0, {"token": "x" * 1000}) * 600 + b"x"
+    with pytest.raises(Exception, match="bad_frame") as caught:
+        link.host.receive(data)
+    assert len(caught.value.events) == 600  # type: ignore[attr-defined]
 
 
 def test_calls_before_the_end_of_init_are_answered_from_the_table() -> None:

@@ -206,6 +206,16 @@ def test_an_oversize_call_is_answered_before_it_has_come() -> None:
     assert names(link.plugin.receive(call_frame(3))) == ["Called"]
 
 
+def test_an_oversize_call_before_ready_costs_the_call_too() -> None:
+    link = Link(SMALL).greet()
+    assert link.plugin.receive(pack_header(5000, 1, messages.CALL, 0) + bytes(5000)) == []
+    body = codec.encode({"adapter": "a", "method": "m", "args": "x" * 9000})
+    assert link.plugin.receive(b"".join(pieces(messages.CALL, 3, body))) == []
+    answers = b"".join(link.plugin.take())
+    assert b"too_large" in answers
+    assert b"not_active" in answers
+
+
 def test_an_oversize_item_cancels_its_call() -> None:
     """Ours: failed at once, cancelled, its terminal swallowed; the link's credit comes back."""
     link = linked(SMALL)

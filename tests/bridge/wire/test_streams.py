@@ -257,6 +257,8 @@ def test_an_unreadable_item_costs_its_call(body: bytes) -> None:
     assert link.to_host() == []
     assert link.host.calls == 0
     assert link.host.counters["late_frames"] == 2
+    window = link.host._calls._link  # nothing of it is kept, so all of it is returned
+    assert window.due == window.window - window.left
 
 
 def test_a_batch_that_is_no_list_costs_its_call() -> None:
@@ -350,6 +352,35 @@ def test_an_upload_waits_for_credit() -> None:
     assert link.to_host() == [ev.Credited(call_id)]
     (last,) = link.to_plugin()
     assert (bytes(last.data), last.end) == (b"waits", True)
+
+
+def test_an_upload_that_waits_is_dropped_by_the_cancel() -> None:
+    """Credit that comes later does not bring it back."""
+    link = linked(SMALL)
+    call_id = stream(link)
+    while link.host.sendable(call_id):
+        link.host.chunk(call_id, b"x" * 1000)
+    link.host.chunk(call_id, b"waits")
+    chunks = link.to_plugin()
+    link.plugin.consumed(call_id, sum(chunk.cost for chunk in chunks))
+    credit = b"".join(link.plugin.take())
+    link.host.cancel(call_id)
+    assert names(link.to_plugin()) == ["Cancelled"]
+    assert link.host.receive(credit) == [ev.Credited(call_id)]
+    assert link.host.pending_bytes == 0
+
+
+def test_an_upload_to_a_call_whose_answer_waits_is_dropped() -> None:
+    """It has answered, though the answer has not left: its handler reads no more."""
+    link = linked()
+    call_id = stream(link, window=10)
+    link.plugin.items(call_id, ["x" * 50])
+    link.plugin.items(call_id, ["waits"])
+    link.plugin.result(call_id, None)
+    link.host.chunk(call_id, b"more")
+    assert link.to_plugin() == []
+    assert link.plugin.counters == {"late_frames": 1}
+    assert link.plugin._calls._link.due == 36
 
 
 def test_an_upload_to_a_call_that_is_over_is_dropped_and_its_credit_returned() -> None:
