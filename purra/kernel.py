@@ -226,7 +226,11 @@ class Kernel:
         return True
 
     async def reconcile(self, run_id: str, call: str, effect_state: str, evidence: str) -> bool:
-        """Says, with evidence, what became of a call whose effect is unknown (TOOL-20)."""
+        """Says, with evidence, what became of a call whose effect is unknown (TOOL-20).
+
+        `call` as `run.blocked` names it; it may be said before anybody has taken the run up. False
+        if the run has ended. Raises `PurraError(invalid_argument | run_not_found)`.
+        """
         self._open()
         if effect_state not in ("committed", "not_started") or not evidence:
             raise PurraError(
@@ -234,14 +238,15 @@ class Kernel:
                 "reconciling needs `committed` or `not_started`, and evidence",
                 where="reconcile",
             )
-        await self.runs.lease(run_id)
+        if not await self._doubted(run_id, call):
+            return False
         body = {
             "kind": "reconcile",
             "call": call,
             "effect_state": effect_state,
             "evidence": evidence,
         }
-        if not await self.runs.tell(run_id, f"reconcile:{call}", body):
+        if not await self.runs.tell(run_id, f"reconcile:{call}:{self.clock.token()}", body):
             return False
         await self._nudge(run_id)
         return True
@@ -426,6 +431,21 @@ class Kernel:
                 if state.ended or turns.holds(turn, run_id):
                     return state
         raise AdapterError("closed", "the store's watch ended", origin="instance", executed="no")
+
+    async def _doubted(self, run_id: str, call_id: str) -> bool:
+        """False if the run has ended. Raises `PurraError(invalid_argument)` for a call of which it
+        is known what became of it, or will be: evidence for it would be taken in and forgotten."""
+        lease = await self.runs.lease(run_id)
+        state = await self.runs.state(run_id)
+        call = state.batch.calls.get(call_id) if state.batch else None
+        doubted = call_id in state.blocked or (call is not None and call.in_doubt)
+        if call is not None and call.phase == "claimed" and not call.repeatable:
+            doubted = await owner.claimable(self.store, lease)  # else its owner is at it
+        if not doubted and not state.ended:
+            raise PurraError(
+                "invalid_argument", f"call {call_id} is not in doubt", where=f"run {run_id}"
+            )
+        return not state.ended
 
     async def _check_edit(self, run_id: str, call_id: str, arguments: object) -> None:
         """Tells the person at once what the owner would refuse (HITL-02)."""

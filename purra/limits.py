@@ -13,6 +13,7 @@ __all__ = [
     "DELTA_BATCH_S",
     "DISPATCH_MARGIN_S",
     "ERROR_TEXT_CHARS",
+    "FIRST_DELTA_S",
     "INBOX_DELAY_S",
     "LEASE_TOUCH_S",
     "LEASE_TTL_MS",
@@ -87,7 +88,9 @@ STORE_RETRY_S: Final = 0.1
 
 DELTA_BATCH_BYTES: Final = 1024
 DELTA_BATCH_S: Final = 0.040
-"""A batch of deltas closes at either bound; the first token goes at once (design, deltas)."""
+FIRST_DELTA_S: Final = 0.002
+"""A batch of deltas closes at either bound. The first text of an attempt waits only as long as a
+round that is over by then needs to be committed whole."""
 
 SESSION_RUNS: Final = 10
 """Earlier runs of a session that the model sees again (CTX-11: at most 20 messages)."""

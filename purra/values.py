@@ -58,6 +58,9 @@ def check(value: object, *, where: str = "value") -> None:
     freeze(value, where=where)
 
 
+_OPEN: Final = frozenset({dict, list, tuple})
+
+
 def seal(value: Any) -> Value:
     """A frozen form of a value that is known to be strict; what is frozen already is kept as it is.
 
@@ -65,9 +68,11 @@ def seal(value: Any) -> Value:
     """
     kind = type(value)
     if kind is dict:
-        return MappingProxyType({key: seal(item) for key, item in value.items()})
+        return MappingProxyType(
+            {key: seal(item) if type(item) in _OPEN else item for key, item in value.items()}
+        )
     if kind is list or kind is tuple:
-        return tuple(map(seal, value))
+        return tuple([seal(item) if type(item) in _OPEN else item for item in value])
     return value
 
 
@@ -123,9 +128,18 @@ def thaw(value: Value) -> Any:
 
 def canonical_text(value: Value) -> str:
     """The one text that stands for `value` in digests."""
-    return json.dumps(
-        _normal(value), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-    )
+    text = _CANONICAL.encode(value)
+    # The encoder writes -0.0 as it is; only then is it worth while to look for it.
+    return text if "-0.0" not in text else _CANONICAL.encode(_without_negative_zero(value))
+
+
+_CANONICAL: Final = json.JSONEncoder(
+    ensure_ascii=False,
+    allow_nan=False,
+    sort_keys=True,
+    separators=(",", ":"),
+    default=dict,  # a frozen map; nothing else that is strict is unknown to the encoder
+)
 
 
 def digest(value: Value) -> str:
@@ -133,14 +147,12 @@ def digest(value: Value) -> str:
     return "sha256:" + hashlib.sha256(canonical_text(value).encode()).hexdigest()
 
 
-def _normal(value: Value) -> Any:
+def _without_negative_zero(value: Value) -> Any:
     if isinstance(value, Mapping):
-        return {key: _normal(item) for key, item in value.items()}
+        return {key: _without_negative_zero(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_normal(item) for item in value]
-    if isinstance(value, float):
-        return value + 0.0  # -0.0 + 0.0 is 0.0
-    return value
+        return [_without_negative_zero(item) for item in value]
+    return value + 0.0 if isinstance(value, float) else value  # -0.0 + 0.0 is 0.0
 
 
 class _Freezer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from typing import Protocol
@@ -37,5 +38,11 @@ class SystemClock:
         if until_ms is None:
             await wake.wait()
             return
-        with anyio.move_on_after(max(0, until_ms - self.wall_ms()) / 1000):
+        # A timer on the loop: a cancel scope would cost more than the rest of a step's waiting.
+        late = asyncio.get_running_loop().call_later(
+            max(0, until_ms - self.wall_ms()) / 1000, wake.set
+        )
+        try:
             await wake.wait()
+        finally:
+            late.cancel()

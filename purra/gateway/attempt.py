@@ -153,7 +153,8 @@ async def make_attempt(
     except PurraError as refusal:
         error = AdapterError(refusal.code, refusal.message, executed="yes")
     finally:
-        await _close(chunks)
+        if stream.finish is None:  # else it has been read to its end
+            await _close(chunks)
     return _failed(error, attempt, stream)
 
 

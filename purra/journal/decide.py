@@ -127,7 +127,7 @@ def _repair(state: RunState) -> Effects | None:
     if state.attempt and state.attempt.interrupted:
         return _superseded(state)
     calls = state.batch.calls.values() if state.batch else ()
-    unknown = [c.id for c in calls if c.phase == "interrupted" and not c.repeatable]
+    unknown = [call.id for call in calls if call.in_doubt]
     unknown += [
         effect["call"]
         for effect in state.effects

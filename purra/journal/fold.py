@@ -127,8 +127,9 @@ def _run_blocked(state: RunState, event: Event) -> None:
 def _run_reconciled(state: RunState, event: Event) -> None:
     call = _call(state, event, "interrupted", "done")
     known = event.data["effect_state"]
-    if call.id not in state.blocked or known not in ("committed", "not_started"):
-        raise _illegal(state, event, "of a call that is not blocked, or without a proof")
+    doubted = call.in_doubt or call.id in state.blocked
+    if not doubted or known not in ("committed", "not_started"):
+        raise _illegal(state, event, "of a call that is not in doubt, or without a proof")
     for effect in state.effects:
         if effect["call"] == call.id:
             effect["effect_state"] = known

@@ -75,6 +75,11 @@ class Call:
         keyed = self.plan.get("idempotency") in ("supported", "required")
         return not self.claims or self.reads or keyed
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether its owner was lost between claim and receipt of an effect that happens once."""
+        return self.phase == "interrupted" and not self.repeatable
+
 
 @dataclass(slots=True)
 class Batch:

@@ -29,9 +29,14 @@ def facts_of(state: RunState, entry: int, body: Any, fits: Fits) -> list[Fact]:
     call = state.batch.calls.get(str(body.get("call"))) if state.batch else None
     if body.get("kind") == "decision" and call is not None and call.phase == "asked":
         facts += _decision(call, body, fits)
-    elif body.get("kind") == "reconcile" and call is not None and call.id in state.blocked:
+    elif body.get("kind") == "reconcile" and call is not None and _doubted(state, call):
         facts += _reconciliation(call, body)
     return facts
+
+
+def _doubted(state: RunState, call: Call) -> bool:
+    """Evidence may come before an owner has named the blocker (TOOL-20)."""
+    return call.in_doubt or call.id in state.blocked
 
 
 def _decision(call: Call, body: Mapping[str, Any], fits: Fits) -> list[Fact]:

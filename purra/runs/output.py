@@ -8,25 +8,28 @@ it is stored (invariant 3, OUT-05, OUT-09). Batches hold whole strings: no code 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 
 from purra.contracts.store import Append
-from purra.limits import DELTA_BATCH_BYTES, DELTA_BATCH_S
+from purra.limits import DELTA_BATCH_BYTES, DELTA_BATCH_S, FIRST_DELTA_S
 from purra.runs import keys
 from purra.runs.feed import Feed
 
 __all__ = ["Output"]
 
 Commit = Callable[[Append], Awaitable[None]]
+Start = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class Output:
     """The output stream of one run, written by its owner.
 
-    `commit` appends one batch, fenced by the lease. One writer task (`write`) per attempt.
+    `commit` appends one batch, fenced by the lease. Batches are appended by a task of the run,
+    which `attach` says how to start; until then everything waits for the run's own commits.
     """
 
     def __init__(self, run: str, head: int, feed: Feed, commit: Commit) -> None:
@@ -34,12 +37,16 @@ class Output:
         self._stream = keys.output(run)
         self._head = head
         self._commit = commit
+        self._start: Start | None = None
         self._batch: list[dict[str, Any]] = []
         self._batch_bytes = 0
         self._shown = False
-        self._more = anyio.Event()
-        self._full = anyio.Event()
+        self._timer: asyncio.TimerHandle | None = None
         self._free = anyio.Lock()
+
+    def attach(self, start: Start) -> None:
+        """`start` runs a coroutine function in a task that ends with the run."""
+        self._start = start
 
     def open(self, attempt: int, round_number: int) -> None:
         """A new attempt begins: its first text goes at once."""
@@ -63,23 +70,28 @@ class Output:
                 }
             )
         self._batch_bytes += len(text)
-        self._more.set()
-        if self._batch_bytes >= DELTA_BATCH_BYTES or not self._shown:
-            self._full.set()
+        if self._batch_bytes >= DELTA_BATCH_BYTES:
+            self._due()
+        elif self._timer is None:
+            wait_s = DELTA_BATCH_S if self._shown else FIRST_DELTA_S
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._due)
 
-    async def write(self) -> None:
-        """Appends batches as they close, until cancelled. Raises what `commit` raises."""
-        while True:
-            await self._more.wait()
-            with anyio.move_on_after(DELTA_BATCH_S):
-                await self._full.wait()
-            async with self._free:
-                taken = self.take()
-                if taken is not None:
-                    # A batch that is on its way is waited for: its sequence numbers are used.
-                    with anyio.CancelScope(shield=True):
-                        await self._commit(taken)
-                        self.published(taken)
+    def _due(self) -> None:
+        self._stop_timer()
+        if self._start is not None and not self._free.locked():
+            self._start(self._append)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _append(self) -> None:
+        async with self._free:
+            # What comes while a batch is on its way waits for the next.
+            while (taken := self.take()) is not None:
+                await self._commit(taken)
+                self.published(taken)
 
     def idle(self) -> anyio.Lock:
         """Held while no append is in flight, so that the holder may `take`."""
@@ -91,7 +103,7 @@ class Output:
             return None
         taken = Append(self._stream, self._head, tuple(self._batch))
         self._batch, self._batch_bytes, self._shown = [], 0, True
-        self._more, self._full = anyio.Event(), anyio.Event()
+        self._stop_timer()
         return taken
 
     def put_back(self, taken: Append | None) -> None:
@@ -99,7 +111,6 @@ class Output:
         if taken is not None:
             self._batch = [*taken.records, *self._batch]
             self._batch_bytes += sum(len(record["text"]) for record in taken.records)
-            self._more.set()
 
     def drop(self) -> None:
         """Forgets what waits: its attempt is void."""

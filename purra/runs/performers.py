@@ -151,32 +151,10 @@ class Performers:
         )
         output = self._log.output
         output.open(attempt.number, state.rounds + 1)
-        fact = await self._drafting(
-            make_attempt(self._model, request, attempt, state.rounds + 1, output.push)
-        )
+        fact = await make_attempt(self._model, request, attempt, state.rounds + 1, output.push)
         if fact.kind != "model.round":
             output.drop()
         return fact
-
-    async def _drafting(self, attempt: Awaitable[Fact]) -> Fact:
-        """The fact of an attempt, while its drafts are stored. Raises what storing them raises."""
-        facts: list[Fact] = []
-        faults: list[PurraError] = []
-
-        async def write() -> None:
-            try:
-                await self._log.output.write()
-            except PurraError as fault:
-                faults.append(fault)
-                tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(write)
-            facts.append(await attempt)
-            tasks.cancel_scope.cancel()
-        if faults:
-            raise faults[0]
-        return facts[0]
 
     # -- tools --------------------------------------------------------------------------------
 
@@ -198,11 +176,10 @@ class Performers:
         call = self._call(effect)
         ticket = self._tickets.pop(effect.id, None)
         try:
-            with anyio.CancelScope() as waiting:
-                stop.on_request(waiting.cancel)
-                if ticket is None:
+            if ticket is None:
+                with anyio.CancelScope() as waiting:
+                    stop.on_request(waiting.cancel)
                     ticket = await self._gates.enter(self._gate_of(call))
-                if call.phase != "claimed":
                     await claim(self._claim(call), stop)
             if call.phase != "claimed":
                 return []  # stopped before it was claimed: the state has given it up

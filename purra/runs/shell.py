@@ -19,8 +19,9 @@ not one).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
@@ -60,8 +61,16 @@ class _Running:
 @dataclass(frozen=True, slots=True)
 class _HandedIn:
     facts: Sequence[Fact]
-    stop: Stop | None
+    stop: Stop | None = None
     """Of the effect that handed them in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Of the inbox. What it stands for depends on all that was handed in before it."""
+
+    number: int
+    body: Any
 
 
 class Shell:
@@ -72,7 +81,7 @@ class Shell:
         self._state = log.state
         self._performers = performers
         self._running: dict[str, _Running] = {}
-        self._handed_in: list[_HandedIn] = []
+        self._handed_in: list[_HandedIn | _Entry] = []
         self._timers: tuple[WaitUntil, ...] = ()
         self._wake = anyio.Event()
         self._inbox_read = self._state.inbox
@@ -88,6 +97,7 @@ class Shell:
         try:
             async with anyio.create_task_group() as self._tasks:
                 self._tasks.start_soon(self._watch_inbox)
+                self._log.output.attach(self._start)
                 await self._drive()
                 self._tasks.cancel_scope.cancel()
         finally:
@@ -135,7 +145,8 @@ class Shell:
 
     def _take_in(self) -> None:
         handed_in, self._handed_in = self._handed_in, []
-        for batch in handed_in:
+        for item in handed_in:
+            batch = self._judged(item) if isinstance(item, _Entry) else item
             for fact in batch.facts:
                 try:
                     self._log.stage(fact, durable=self._durable(fact))
@@ -143,6 +154,10 @@ class Shell:
                     # What a stopped effect hands in late may have no place any more.
                     if batch.stop is None or not batch.stop.requested:
                         raise
+
+    def _judged(self, entry: _Entry) -> _HandedIn:
+        fits = self._performers.fits
+        return _HandedIn(facts_of(self._state, entry.number, entry.body, fits))
 
     def _settle(self) -> Sequence[Effect]:
         """Stages everything that follows without waiting; gives the stable set of effects."""
@@ -195,12 +210,21 @@ class Shell:
             now = clock.wall_ms()
             for timer in self._timers:
                 if timer.at_ms <= now:
-                    self._hand_in([_timer_fact(timer, self._state.seq)], None)
+                    self._hand_in(_HandedIn([_timer_fact(timer, self._state.seq)]))
         self._wake = anyio.Event()
 
-    def _hand_in(self, facts: Sequence[Fact], stop: Stop | None) -> None:
-        self._handed_in.append(_HandedIn(facts, stop))
+    def _hand_in(self, item: _HandedIn | _Entry) -> None:
+        self._handed_in.append(item)
         self._wake.set()
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.start_soon(self._guarded, work)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except PurraError as fault:
+            self.lose(fault)
 
     # -- tasks --------------------------------------------------------------------------------
 
@@ -218,12 +242,12 @@ class Shell:
         if scope.cancelled_caught and isinstance(effect, CallModel):
             facts = [self._performers.gave_up(effect)]
         del self._running[effect.id]
-        self._hand_in(facts, running.stop)
+        self._hand_in(_HandedIn(facts, running.stop))
 
     async def _claimed(self, fact: Fact, stop: Stop) -> None:
         """Journals a claim that had to wait for its turn; returns when it is committed."""
         seq = self._log.feed.head
-        self._hand_in([fact], stop)
+        self._hand_in(_HandedIn([fact], stop))
         while not any(event.data == fact.data for event in self._log.feed.after(seq)):
             await self._log.feed.changed()
 
@@ -244,8 +268,7 @@ class Shell:
             )
             for body in page.records:
                 self._inbox_read += 1
-                facts = facts_of(self._state, self._inbox_read, body, self._performers.fits)
-                self._hand_in(facts, None)
+                self._hand_in(_Entry(self._inbox_read, body))
             if self._inbox_read >= page.head:
                 return
 
