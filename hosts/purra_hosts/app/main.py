@@ -27,6 +27,7 @@ GROUP: Final = "purra.commands"
 _SINGLE: Final = {
     "run": "purra_hosts.app.commands.run:run",
     "chat": "purra_hosts.app.commands.chat:chat",
+    "inspect": "purra_hosts.app.commands.inspect:inspect",
     "worker": "purra_hosts.app.commands.worker:worker",
     "schema": "purra_hosts.app.commands.manifest:schema",
 }
