@@ -181,6 +181,28 @@ def test_a_kill_between_claim_and_receipt_blocks_by_name(tmp_path: Path, point: 
     assert_reconciled(stage, left.run)
 
 
+def test_evidence_may_come_before_anybody_has_taken_the_run_up(tmp_path: Path) -> None:
+    """TOOL-20: it is kept for the next owner; evidence for a call without doubt is refused."""
+    stage = Stage(tmp_path).puppets(["hand.write"], fused=True)
+    killed(stage, "tool:after", "run", PROMPT)
+    run = left_by(stage).run
+    evidence = ("--effect", "committed", "--evidence", "it is in the file")
+    refused = stage.purra("runs", "reconcile", run, "1.1", *evidence)
+    assert (refused.returncode, stage.lines) == (2, ["once"])
+    assert "call 1.1 is not in doubt" in refused.stderr
+    for _ in range(2):  # said twice, it is taken in twice, and counts once
+        told = stage.purra("runs", "reconcile", run, CALL, *evidence, "--json")
+        assert (told.returncode, told.stderr) == (0, "")
+    code, events, result = resume(stage, run)
+    assert (code, result["status"]) == (0, "completed")
+    kinds = [event["kind"] for event in events]
+    assert (kinds.count("inbox.taken"), kinds.count("run.reconciled")) == (2, 1)
+    assert "run.blocked" not in kinds
+    assert [effect["effect_state"] for effect in result["effects"]] == ["committed"]
+    late = stage.purra("runs", "reconcile", run, CALL, *evidence)
+    assert (late.returncode, stage.lines) == (1, ["once"])
+
+
 def test_a_kill_before_the_first_commit_leaves_no_run(tmp_path: Path) -> None:
     """RUN-01: a run exists from its first commit on, or not at all."""
     stage = Stage(tmp_path).puppets(["hand.write"], fused=True)
