@@ -28,7 +28,7 @@ from purra.gateway.gates import Gates
 from purra.journal.events import Fact, event_value
 from purra.journal.fold import fold
 from purra.journal.state import RunState
-from purra.limits import PROMPT_CHARS
+from purra.limits import EVENT_VALUE_DEPTH, PROMPT_CHARS
 from purra.registry.snapshot import Registry
 from purra.runs import ending, keys, owner, reader, turns, wakes
 from purra.runs.bindings import BOUND, Adapters, Bindings, bind
@@ -40,7 +40,7 @@ from purra.runs.result import Result, result_of
 from purra.runs.run import Run
 from purra.runs.shell import Shell
 from purra.stores.memory import MemoryStore
-from purra.values import freeze
+from purra.values import deeper, freeze
 
 __all__ = ["Kernel"]
 
@@ -150,7 +150,11 @@ class Kernel:
         tasks, bindings = self._open()
         _check_prompt(prompt, session)
         run_id = f"{self.clock.wall_ms():012x}-{self.clock.token(4)}"
-        started = self._started(bindings, prompt, session, freeze(binding or {}, where="binding"))
+        bound = freeze(binding or {}, where="binding")
+        if deeper(bound, EVENT_VALUE_DEPTH):
+            what = f"nests deeper than {EVENT_VALUE_DEPTH} levels"
+            raise PurraError("invalid_argument", what, where="binding")
+        started = self._started(bindings, prompt, session, bound)
         run = Run(run_id, self.store, self.cancel)
         while True:
             turn = await self._turn(session)

@@ -13,6 +13,7 @@ __all__ = [
     "DELTA_BATCH_S",
     "DISPATCH_MARGIN_S",
     "ERROR_TEXT_CHARS",
+    "EVENT_VALUE_DEPTH",
     "FIRST_DELTA_S",
     "INBOX_DELAY_S",
     "LEASE_TOUCH_S",
@@ -97,6 +98,9 @@ SESSION_RUNS: Final = 10
 PROMPT_CHARS: Final = 1_000_000
 ARGUMENT_CHARS: Final = 256 * 1024
 """Raw argument text of one call (TOOL-05)."""
+EVENT_VALUE_DEPTH: Final = 48
+"""Levels of a value that somebody hands in for an event (arguments, a result, a binding): a store
+takes 56, with the event around it."""
 RESULT_INLINE_BYTES: Final = 64 * 1024
 """A larger tool result goes to a blob and the model sees its beginning (TOOL-23)."""
 ERROR_TEXT_CHARS: Final = 500

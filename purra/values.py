@@ -25,6 +25,7 @@ __all__ = [
     "Value",
     "canonical_text",
     "check",
+    "deeper",
     "digest",
     "freeze",
     "is_strict",
@@ -115,6 +116,15 @@ def _encodes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def deeper(value: Value, levels: int) -> bool:
+    """Whether a strict value nests deeper than `levels` containers."""
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return False
+    return levels == 0 or any(deeper(item, levels - 1) for item in value)
 
 
 def thaw(value: Value) -> Any:

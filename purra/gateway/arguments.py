@@ -20,8 +20,8 @@ from purra.errors import PurraError
 from purra.gateway.schema import TYPES, Path, Schema, pointer
 from purra.gateway.strict_json import JsonError, parse
 from purra.gateway.validation import WORK, CompiledSchema, Violation, WorkExceeded, type_name
-from purra.limits import ARGUMENT_CHARS, ERROR_TEXT_CHARS
-from purra.values import MAX_DEPTH, Value, freeze
+from purra.limits import ARGUMENT_CHARS, ERROR_TEXT_CHARS, EVENT_VALUE_DEPTH
+from purra.values import MAX_DEPTH, Value, deeper, freeze
 
 __all__ = ["Arguments", "read_arguments", "validate"]
 
@@ -88,6 +88,9 @@ def validate(tool: str, schema: CompiledSchema, arguments: object) -> Mapping[st
     Raises `PurraError`: `invalid_value`, or as `read_arguments` for shape, schema and work.
     """
     value = freeze(arguments, where=tool)
+    if deeper(value, EVENT_VALUE_DEPTH):
+        what = f"the arguments nest deeper than {EVENT_VALUE_DEPTH} levels"
+        raise _refused("invalid_tool_arguments_shape", tool, "shape", what, bound=EVENT_VALUE_DEPTH)
     violations = _violations(tool, schema, value)
     if violations:
         raise _broken(tool, violations)
@@ -97,7 +100,9 @@ def validate(tool: str, schema: CompiledSchema, arguments: object) -> Mapping[st
 
 def _document(tool: str, text: str, max_chars: int) -> Value:
     try:
-        return parse(text if text.strip(_BLANK) else "{}", max_chars=max_chars)
+        return parse(
+            text if text.strip(_BLANK) else "{}", max_chars=max_chars, max_depth=EVENT_VALUE_DEPTH
+        )
     except JsonError as error:
         raise _refused(
             "invalid_tool_arguments_json",

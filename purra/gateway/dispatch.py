@@ -23,8 +23,14 @@ from purra.contracts.tool import ToolResult, Tools, ToolSchema
 from purra.errors import AdapterError, EffectState, PurraError, ToolError
 from purra.journal.events import Fact
 from purra.journal.state import Call
-from purra.limits import DISPATCH_MARGIN_S, ERROR_TEXT_CHARS, RESULT_INLINE_BYTES, TOOL_GRACE_S
-from purra.values import canonical_text, freeze
+from purra.limits import (
+    DISPATCH_MARGIN_S,
+    ERROR_TEXT_CHARS,
+    EVENT_VALUE_DEPTH,
+    RESULT_INLINE_BYTES,
+    TOOL_GRACE_S,
+)
+from purra.values import canonical_text, deeper, freeze
 
 __all__ = ["Dispatch"]
 
@@ -119,6 +125,9 @@ def _result_data(schema: ToolSchema, result: ToolResult) -> dict[str, Any]:
                 data[name] = freeze(extra, where=f"{schema.name} {name}")
     except PurraError as error:
         raise AdapterError("tool_result_encoding", str(error), executed="yes") from error
+    if deeper(data["value"], EVENT_VALUE_DEPTH) or deeper(extras, EVENT_VALUE_DEPTH):
+        what = f"{schema.name} gave a value that nests deeper than {EVENT_VALUE_DEPTH} levels"
+        raise AdapterError("tool_result_encoding", what, executed="yes")
     return data
 
 

@@ -48,6 +48,11 @@ class Output:
         """`start` runs a coroutine function in a task that ends with the run."""
         self._start = start
 
+    def detach(self) -> None:
+        """The run's tasks end: nothing is appended any more."""
+        self._start = None
+        self._stop_timer()
+
     def open(self, attempt: int, round_number: int) -> None:
         """A new attempt begins: its first text goes at once."""
         self._shown = False

@@ -45,7 +45,8 @@ async def records(
             else:
                 page = await store.read(stream, cursor, READ_PAGE)
                 fresh = list(page.records)
-                over = page.sealed and cursor + len(fresh) >= page.head
+                # A sealed stream whose records were dropped has a head that nothing leads to.
+                over = page.sealed and (not fresh or cursor + len(fresh) >= page.head)
             for record in fresh:
                 cursor += 1
                 yield record

@@ -99,8 +99,10 @@ class Shell:
                 self._tasks.start_soon(self._watch_inbox)
                 self._log.output.attach(self._start)
                 await self._drive()
+                self._log.output.detach()
                 self._tasks.cancel_scope.cancel()
         finally:
+            self._log.output.detach()
             self._log.feed.close()
             self._log.output.feed.close()
         if self._fault is not None:

@@ -6,7 +6,7 @@ call (revisions, heads, seals, time) is for the store to judge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -143,17 +143,9 @@ def _frozen(value: Any, where: str, *, depth: int = VALUE_DEPTH) -> Any:
     if values.is_strict(value, depth):
         return values.seal(value)
     frozen = values.freeze(value, where=where)
-    if _deeper(frozen, depth):
+    if values.deeper(frozen, depth):
         raise PurraError("invalid_value", f"nesting deeper than {VALUE_DEPTH}", where=where)
     return frozen
-
-
-def _deeper(value: Any, depth: int) -> bool:
-    if isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, tuple):
-        return False
-    return depth == 0 or any(_deeper(item, depth - 1) for item in value)
 
 
 def _require_number(number: object, where: str, *, least: int, most: int) -> None:

@@ -351,12 +351,19 @@ def test_any_schedule_is_safe_live_and_clean(schedule: list[tuple[str, Any]]) ->
             assert not any(conflict(one, other) for other in inside[:number])
 
     def check_live(callers: list[Caller]) -> None:
-        """Whoever waits conflicts with an insider or with somebody who waits longer."""
+        """Whoever waits conflicts with an insider or with somebody who waits longer.
+
+        A serial call queues for the whole only when it has its actor or target, so an exclusive
+        call that came meanwhile stands before it; no call without a lock of its own waits so.
+        """
         for number, caller in enumerate(callers):
             if caller.inside or caller.task.done():
                 continue
             before = [c for c in callers[:number] if not c.task.done()]
             others = [c for c in callers if c.inside]
+            if caller.gate.own is not None:
+                waits = [c for c in callers[number:] if not c.task.done()]
+                others += [c for c in waits if c.gate.concurrency == "global_exclusive"]
             assert any(conflict(caller.gate, c.gate) for c in before + others)
 
     run(main)

@@ -362,3 +362,15 @@ async def test_what_plugins_do_rides_on_the_next_commit() -> None:
         events = [event async for event in run.events()]
     order = kinds(events)
     assert order.index("plugin.stopped") == order.index("tool.call.completed") - 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("levels", [48, 49])
+async def test_a_deep_result_is_kept_or_refused_and_never_stops_a_run(levels: int) -> None:
+    """K62: what no store could take is a coded result of its call, not a run that cannot go on."""
+    deep: Any = "x"
+    for _ in range(levels):
+        deep = [deep]
+    events, result = await play(ScriptModel(ask(("read", "{}")), say("ok")), Box(read=deep))
+    assert result.status == "completed"
+    assert results(events)[0][1] == ("" if levels == 48 else "tool_result_encoding")
