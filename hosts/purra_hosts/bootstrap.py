@@ -6,13 +6,13 @@ foreign code can run before this file has restricted the process. In this order:
 1. The channel's descriptor is closed to later programs, before anything else can start one.
 2. HELLO goes out: who this is, and the digest of the manifest as it lies on the disk.
 3. WELCOME comes in. That is the gate: until then the host sets limits from outside.
-4. The process is tied to its parent, then restricted as WELCOME's policy says. Every axis reads
-   `none` so far; a host that requires more is told `isolation_unavailable` and nothing is imported.
+4. The process is tied to its parent, then restricted as WELCOME's policy says (`isolation/jail.py`
+   beside this file). Where an axis that the host demands is not achieved, it is told
+   `isolation_unavailable` and nothing is imported.
 5. Only now the import path is set, the SDK's worker imported, and by it the plugin.
 
 This file imports nothing of ours and has its own few lines of msgpack, so that no plugin and no
-staged file can replace its own jailer. PDEATHSIG goes through `_ctypes` directly: 0.8 ms, where the
-`ctypes` package costs 3.7 ms, more than the rest of the start.
+staged file can replace its own jailer.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ FRAME_BYTES_MAX = 1024 * 1024
 HASH_STEP_BYTES = 64 * 1024
 AXES = ("fs", "net", "exec", "ipc", "memory", "cpu", "tree", "env")
 """What isolation is reported by."""
-PR_SET_PDEATHSIG = 1
-SIGKILL = 9
 EXIT_START_FAILED = 1
 
 
@@ -217,43 +215,31 @@ def _exactly(descriptor: int, size: int) -> bytes:
 # What is done to the process before foreign code runs in it.
 
 
-def tie_to_parent(parent: int) -> None:
-    """Asks the kernel to kill this process when the thread that spawned it ends (SUP-015).
-
-    `parent` was read at the start: its death before this call shows as another parent, its death
-    before the start as a channel without WELCOME. Best effort: where it is not possible the end of
-    the channel is what is left.
+def jail() -> Any:
+    """The module that ties and restricts this process: the host's own file, found by its path, for
+    nothing else is on the import path that could be it.
     """
-    if sys.platform != "linux":
-        return
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolation"))
     try:
-        import _ctypes
-
-        integer = type("c_int", (_ctypes._SimpleCData,), {"_type_": "i"})
-        word = type("c_ulong", (_ctypes._SimpleCData,), {"_type_": "L"})
-        flags = {"_flags_": _ctypes.FUNCFLAG_CDECL, "_restype_": integer}
-        function = type("function", (_ctypes.CFuncPtr,), flags)
-        program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-        prctl = function(_ctypes.dlsym(program, "prctl"))
-        prctl(PR_SET_PDEATHSIG, word(SIGKILL), word(0), word(0), word(0))
-    except (ImportError, OSError, AttributeError):
-        return
-    if os.getppid() != parent:
-        os._exit(EXIT_START_FAILED)
+        return __import__("jail")
+    finally:
+        del sys.path[0]
 
 
-def isolate(policy: Any) -> dict[str, str]:
-    """Restricts the process; what was achieved per axis. Nothing is, so far: every axis is `none`.
+def isolate(policy: Any, parent: int) -> dict[str, str]:
+    """Restricts the process as the host's policy says; what was achieved, for every axis.
 
-    Raises `StartError(isolation_unavailable)` when the policy requires more than is achieved.
+    Raises `StartError(isolation_unavailable)` when an axis that the policy demands is not achieved.
     """
+    inside = jail()
+    inside.tie_to_parent(parent)
     wanted = policy if type(policy) is dict else {}
-    level = wanted.get("level", "none")
-    if wanted.get("require") and level != "none":
-        raise StartError(
-            "isolation_unavailable", f"isolation level {level!r} is not available here"
-        )
-    return dict.fromkeys(AXES, "none")
+    if "axes" not in wanted and wanted.get("require") and wanted.get("level") != "none":
+        wanted = {"demanded": ["fs", "net", "exec", "ipc"]}
+    try:
+        return {**dict.fromkeys(AXES, "none"), **inside.restrict(wanted, parent)}
+    except inside.UnavailableError as missing:
+        raise StartError("isolation_unavailable", str(missing)) from None
 
 
 def digest_of(path: str) -> str:
@@ -319,8 +305,7 @@ def main() -> int:
         if kind == ERROR:
             sys.stderr.write(f"the host refused this plugin: {welcome.get('message', '')}\n")
             return EXIT_START_FAILED
-        tie_to_parent(parent)
-        isolation = isolate(welcome.get("isolation"))
+        isolation = isolate(welcome.get("isolation"), parent)
         sys.path.insert(0, settings["STAGED"])
         # After the standard library: a plugin's folder must not stand in for a module of it.
         sys.path.extend(welcome.get("sys_path") or ())

@@ -43,13 +43,18 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class LaunchLimits:
-    """Bounds of one instance and of its route. Counts are bare, sizes in bytes."""
+    """Bounds of one instance and of its route. Counts are bare, sizes in bytes.
+
+    `memory_bytes`: private memory that is written to (RLIMIT_DATA); None = unlimited. A thread's
+    stack counts whole, 8 MiB.
+    """
 
     inflight: int = INFLIGHT
     threads: int = 1
     queue: int = QUEUE
     max_frame_bytes: int = MAX_FRAME_BYTES
     nofile: int = NOFILE
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,12 @@ KNOWERS = {
     "msgpack": ("purra_bridge/wire/codec.py",),
     "pydantic": ("purra/manifest/",),
     "jsonschema": ("purra/manifest/config.py",),
-    "subprocess": ("purra_hosts/process/", "purra_hosts/app/", "purra_tck/"),
+    "subprocess": (
+        "purra_hosts/process/",
+        "purra_hosts/isolation/machine.py",
+        "purra_hosts/app/",
+        "purra_tck/",
+    ),
     "signal": ("purra_hosts/", "purra_sdk/", "purra_tck/"),
     "multiprocessing": (),
     "sqlite3": ("purra_plugin_sqlite/",),

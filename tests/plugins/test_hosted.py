@@ -23,8 +23,8 @@ from tests.plugins.offline.talking import TOOLS, calls_of, quotes_in, text_of
 PLUGINS = Path(__file__).parents[2] / "plugins"
 
 
-def _launch(name: str, **config: Any) -> Launch:
-    """The plugin as a host manifest without isolated environments would start it."""
+def _launch(name: str, folder: Path | None = None, **config: Any) -> Launch:
+    """The plugin as a host manifest would start it that grants writing in `folder`."""
     manifest = load_plugin(PLUGINS / name / f"purra_plugin_{name}" / "purra-plugin.toml")
     return Launch(
         plugin=manifest.id,
@@ -36,6 +36,7 @@ def _launch(name: str, **config: Any) -> Launch:
         python=sys.executable,
         entry=manifest.runs.entry,
         config=config,
+        grants={"fs.write": (str(folder),)} if folder else {},
         sys_path=(str(PLUGINS / name),),
     )
 
@@ -53,7 +54,7 @@ def test_a_model_and_its_tools_in_two_processes_quote_a_folder(tmp_path: Path) -
     async def main() -> str:
         async with hosting() as watched:
             model = watched.host.add(_launch("offline"))
-            files = watched.host.add(_launch("files", root=str(tmp_path)))
+            files = watched.host.add(_launch("files", tmp_path, root=str(tmp_path)))
             while True:
                 items = await _items(model, "extractive", messages)
                 if not (calls := calls_of(items)):
@@ -75,7 +76,9 @@ def test_memory_files_come_from_their_own_process(tmp_path: Path) -> None:
 
     async def main() -> Any:
         async with hosting() as watched:
-            route = watched.host.add(_launch("agentsmd", files=[str(tmp_path / "AGENTS.md")]))
+            route = watched.host.add(
+                _launch("agentsmd", tmp_path, files=[str(tmp_path / "AGENTS.md")])
+            )
             claim = await route.call(Request("memory", "demand", request))
             asked = {**request, "budget": claim["minimum"]}
             return await route.call(Request("memory", "provide", asked))
@@ -130,7 +133,7 @@ def test_a_wrong_root_is_the_reason_that_the_start_fails(tmp_path: Path) -> None
 def test_a_write_is_in_the_file_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     async def main() -> Any:
         async with hosting() as watched:
-            route = watched.host.add(_launch("files", root=str(tmp_path)))
+            route = watched.host.add(_launch("files", tmp_path, root=str(tmp_path)))
             asked = {"arguments": {"path": "a/b.md", "content": "é\n", "parents": True}}
             request = Request("fs.write", "call", asked, exclusive=True)
             return (await route.call(request))["value"]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from purra_bridge.wire.errors import WireError
 from purra_hosts.launch import Launch
 from purra_hosts.process.spawn import Exit
 
-__all__ = ["AXES", "again", "before_sending", "crash", "isolation_missing", "spawn_failed"]
+__all__ = ["again", "before_sending", "crash", "isolation_missing", "spawn_failed"]
 
-AXES: Final = ("fs", "net", "exec", "ipc", "memory", "cpu", "tree", "env")
-"""What isolation is reported for (protocol, isolation)."""
+_LIMITS: Final = {24: "cpu", 31: "system call"}
+"""Signals by which the kernel ends a process that went beyond a limit: SIGXCPU, SIGSYS."""
 
 
 def spawn_failed(launch: Launch, program: str, error: Exception) -> WireError:
@@ -25,13 +26,15 @@ def spawn_failed(launch: Launch, program: str, error: Exception) -> WireError:
     )
 
 
-def isolation_missing(launch: Launch) -> WireError:
-    """The host manifest demands a level that this host does not have."""
+def isolation_missing(launch: Launch, axes: Mapping[str, str]) -> WireError:
+    """The host manifest demands a level that this machine does not have. `axes`: those that are
+    missing, with the reason.
+    """
+    reasons = "; ".join(f"{axis}: {why}" for axis, why in axes.items())
     return WireError(
         "isolation_unavailable",
-        f"{launch.label}: isolation level {launch.isolation.level} is required, and this host has"
-        " none",
-        detail={"plugin": launch.plugin, "axes": dict.fromkeys(AXES, "none")},
+        f"{launch.label}: isolation level {launch.isolation.level} is required: {reasons}",
+        detail={"plugin": launch.plugin, "axes": dict(axes)},
     )
 
 
@@ -44,6 +47,8 @@ def crash(launch: Launch, where: dict[str, Any], how: Exit | None, stderr: str) 
     if how is None:
         return WireError("closed", f"{launch.label} closed its channel", detail=detail)
     detail |= {"exit": how.status, "signal": how.signal}
+    if how.signal in _LIMITS:
+        detail["limit"] = _LIMITS[how.signal]
     last = stderr.strip().rpartition("\n")[2][:200]
     said = f": {last}" if last else ""
     return WireError("crashed", f"{launch.label} {how}{said}", detail=detail)

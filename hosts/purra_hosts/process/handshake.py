@@ -13,9 +13,8 @@ from typing import Any, Final
 from purra_bridge.wire.errors import WireError
 from purra_bridge.wire.messages import PROTOCOL_VERSIONS, common_version
 from purra_hosts.launch import Launch
-from purra_hosts.process.failures import AXES
 
-__all__ = ["check_hello", "check_ready", "isolation_of", "own_limits", "welcome"]
+__all__ = ["check_hello", "check_ready", "own_limits", "welcome"]
 
 _LISTED: Final = 10
 """Names shown of a longer list."""
@@ -53,9 +52,16 @@ def own_limits(launch: Launch) -> dict[str, int]:
 
 
 def welcome(
-    launch: Launch, instance: str, generation: int, agreed: Mapping[str, Any], ping_s: float
+    launch: Launch,
+    instance: str,
+    generation: int,
+    agreed: Mapping[str, Any],
+    isolation: Mapping[str, Any],
+    ping_s: float,
 ) -> dict[str, Any]:
-    """The body of WELCOME. `agreed`: the version of the protocol and the session's limits."""
+    """The body of WELCOME. `agreed`: the version of the protocol and the session's limits.
+    `isolation`: the policy that the worker carries out on itself.
+    """
     return {
         "proto": agreed["proto"],
         "features": [],
@@ -63,7 +69,7 @@ def welcome(
         "generation": generation,
         "limits": {**agreed["limits"], "threads": launch.limits.threads},
         "grants": launch.grants,
-        "isolation": {"level": "none"},
+        "isolation": isolation,
         "config": launch.config,
         "secrets": launch.secrets,
         "sys_path": list(launch.sys_path),
@@ -91,12 +97,6 @@ def check_ready(launch: Launch, body: Mapping[str, Any]) -> WireError | None:
     if extra:
         parts.append(f"not in the manifest: {', '.join(extra[:_LISTED])}")
     return _offers(launch, "; ".join(parts), missing, extra)
-
-
-def isolation_of(body: Mapping[str, Any]) -> dict[str, str]:
-    """What the worker says it achieved, for every axis; what it does not name is `none`."""
-    said = body.get("isolation", {})
-    return {axis: str(said.get(axis, "none"))[:200] for axis in AXES}
 
 
 def _offers(launch: Launch, what: str, missing: list[str], extra: list[str]) -> WireError:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from purra_bridge.wire import events as said
 from purra_bridge.wire.codec import ValueRefused
 from purra_bridge.wire.errors import ProtocolViolation, WireError
 from purra_bridge.wire.session import Session
+from purra_hosts.isolation.folders import Place, unused
+from purra_hosts.isolation.machine import Findings, Prober
+from purra_hosts.isolation.policy import AXES, Jail
 from purra_hosts.launch import Launch
 from purra_hosts.process import failures, handshake, states
 from purra_hosts.process.alarm import NEVER, Alarm
@@ -59,6 +63,7 @@ class Shared:
     timings: Timings
     log_sink: LogSink | None
     token: Callable[[], str]
+    prober: Prober
 
 
 class Listener(Protocol):
@@ -82,7 +87,8 @@ class Instance:
         self.id = f"{launch.plugin}-{generation}-{shared.token()}"
         self.state = State.STARTING
         self.failure: WireError | None = None
-        self.isolation = dict.fromkeys(failures.AXES, "none")
+        self.isolation = dict.fromkeys(AXES, "none")
+        self._jail = Jail(launch, Findings(sys.platform == "linux", 0, None))
         self._loop = loop
         self._shared = shared
         self._timings = timings
@@ -168,13 +174,19 @@ class Instance:
         launch = self.launch
         if self.state is not State.STARTING:
             return  # a stop came first, and wins
-        if launch.isolation.require and launch.isolation.level != "none":
-            self._fault(failures.isolation_missing(launch))
+        if launch.isolation.level != "none":
+            self._jail = Jail(launch, await self._shared.prober.findings())
+            if self.state is not State.STARTING:
+                return
+        if missing := self._jail.missing():
+            self._fault(failures.isolation_missing(launch, missing))
             return
         argv = self._argv()
         try:
             self._home = self._shared.folders.home(self.id)
-            command = Command(argv, self._environment(self._home), self._home, launch.limits.nofile)
+            env = self._environment(self._home)
+            limits = launch.limits
+            command = Command(argv, env, self._home, limits.nofile, limits.memory_bytes)
             self._child, pipes = spawn(command)
         except (OSError, ValueError) as error:
             self._fault(failures.spawn_failed(launch, argv[0], error))
@@ -454,9 +466,10 @@ class Instance:
         try:
             limits = self._session.negotiate(event.body.get("limits", {}))
             agreed = {"proto": version, "limits": limits}
+            jail = self._policy(event.body)
             self._session.welcome(
                 handshake.welcome(
-                    self.launch, self.id, self.generation, agreed, self._timings.ping_s
+                    self.launch, self.id, self.generation, agreed, jail, self._timings.ping_s
                 )
             )
         except ProtocolViolation as violation:
@@ -474,6 +487,13 @@ class Instance:
         self._alarm.by(self._start_due_s)
         self._move(Step.WELCOMED)
 
+    def _policy(self, hello: Mapping[str, Any]) -> dict[str, Any]:
+        folders = self._shared.folders
+        place = Place(str(folders.root), str(folders.staged()), str(self._home))
+        for path in unused(self.launch):
+            self._logs.note("warning", f"the grant fs.write {path} names nothing, so it is none")
+        return self._jail.policy(place, hello.get("pid", 0), os.getpid())
+
     def _on_ready(self, event: said.Ready) -> None:
         if self.state is not State.INIT:
             return  # it is being stopped
@@ -481,7 +501,7 @@ class Instance:
         if error is not None:
             self._refuse(error)
             return
-        self.isolation = handshake.isolation_of(event.body)
+        self.isolation = self._jail.achieved(event.body.get("isolation", {}))
         self._start_due_s = NEVER
         self._alarm.by(self._pump.heard_s + self._timings.ping_s)
         self._move(Step.OFFERED)

@@ -19,11 +19,12 @@ from typing import Any
 
 from purra_bridge.ports.channel import Request
 from purra_bridge.wire.errors import WireError
+from purra_hosts.isolation.policy import AXES
 from purra_hosts.launch import Launch
 from purra_hosts.process import states
 from purra_hosts.process.alarm import NEVER, Alarm
 from purra_hosts.process.calls import Call, StreamItems, upload
-from purra_hosts.process.failures import AXES, again, before_sending
+from purra_hosts.process.failures import again, before_sending
 from purra_hosts.process.gate import StartGate, outlast
 from purra_hosts.process.instance import Instance, Shared
 from purra_hosts.process.states import ANNOUNCED, State

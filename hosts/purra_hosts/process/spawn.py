@@ -44,6 +44,8 @@ KILL_WAIT_MS: Final = 1000
 """Longest blocking wait after SIGKILL, in the one path that cannot wait for the loop."""
 PASSED_ON: Final = ("PATH", "LANG", "TZ")
 """Variables every worker gets from the host, with everything that begins with `LC_`."""
+OOM_SCORE: Final = b"500"
+"""Of 1000: the kernel ends a worker before the host."""
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -57,6 +59,7 @@ class Command:
     env: Mapping[str, str]
     folder: Path
     nofile: int
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ def spawn(command: Command) -> tuple[Child, Pipes]:
     os.close(out_write)
     os.close(err_write)
     child = Child(process)
-    child.limit(command.nofile)
+    child.limit(command)
     return child, Pipes(near, out_read, err_read)
 
 
@@ -176,18 +179,23 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def limit(self, nofile: int) -> None:
-        """Sets RLIMIT_NOFILE and RLIMIT_CORE from outside. A child that is gone, or is a program
-        that has changed its user, keeps what it has.
+    def limit(self, command: Command) -> None:
+        """Sets RLIMIT_NOFILE, RLIMIT_CORE and RLIMIT_DATA from outside, and makes it the first to
+        go when the machine is out of memory. A child that is gone, or is a program that has changed
+        its user, keeps what it has.
         """
         if sys.platform != "linux":
             return
+        limits = {resource.RLIMIT_NOFILE: command.nofile, resource.RLIMIT_CORE: 0}
+        if command.memory_bytes is not None:
+            limits[resource.RLIMIT_DATA] = command.memory_bytes
         try:
-            hard = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)[1]
-            most = nofile if hard == resource.RLIM_INFINITY else min(nofile, hard)
-            resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (most, most))
-            resource.prlimit(self.pid, resource.RLIMIT_CORE, (0, 0))
-        except (ProcessLookupError, PermissionError):
+            for kind, wanted in limits.items():
+                hard = resource.prlimit(self.pid, kind)[1]
+                most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+                resource.prlimit(self.pid, kind, (most, most))
+            _write(f"/proc/{self.pid}/oom_score_adj", OOM_SCORE)
+        except (ProcessLookupError, FileNotFoundError, PermissionError):
             pass
 
     def watch(self, loop: asyncio.AbstractEventLoop, on_exit: Callable[[Exit], None]) -> None:
@@ -293,6 +301,14 @@ class Child:
         self.exit = how
         # Popen must know too, else it would wait for this number when it is collected.
         self._process.returncode = 0 if how.signal is None else -how.signal
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
 
 
 def _open_pidfd(pid: int) -> int | None:

@@ -21,6 +21,7 @@ from typing import Final, Self
 
 from purra.contracts.clock import Clock, SystemClock
 from purra_bridge.wire.errors import WireError
+from purra_hosts.isolation.machine import Prober
 from purra_hosts.launch import Launch
 from purra_hosts.process.gate import StartGate, outlast
 from purra_hosts.process.instance import Shared
@@ -65,6 +66,7 @@ class ProcessHost:
                 timings=timings or Timings(),
                 log_sink=logs,
                 token=lambda: clock.token(TOKEN_BYTES),
+                prober=Prober(),
             ),
             starts=StartGate(starts or _processors()),
             events=events,

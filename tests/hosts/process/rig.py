@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from purra_bridge.ports.channel import Request
 from purra_bridge.wire.errors import WireError
-from purra_hosts.launch import Launch
+from purra_hosts.launch import Isolation, Launch
 from purra_hosts.process.logs import Record
 from purra_hosts.process.route import Route
 from purra_hosts.process.supervisor import ProcessHost
@@ -51,7 +51,9 @@ def workbench(**changes: Any) -> Launch:
 
 
 def from_folder(name: str, entry: str, offers: tuple[tuple[str, str], ...] = ()) -> Launch:
-    """A launch of a folder below `plugins/`."""
+    """A launch of a folder below `plugins/`. Not isolated: it starts programs and writes wherever
+    its test says. What isolation does has tests of its own.
+    """
     folder = PLUGINS / name
     manifest = folder / "purra-plugin.toml"
     return Launch(
@@ -64,6 +66,7 @@ def from_folder(name: str, entry: str, offers: tuple[tuple[str, str], ...] = ())
         python=sys.executable,
         entry=entry,
         sys_path=(str(folder),),
+        isolation=Isolation("none"),
     )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from purra_bridge.ports.channel import Request
+from purra_hosts.isolation import machine
+from purra_hosts.isolation.policy import AXES
 from purra_hosts.launch import Isolation, LaunchLimits
-from purra_hosts.process.failures import AXES
 from tests.hosts.process.rig import (
     QUICK,
     alive,
@@ -39,7 +40,7 @@ def test_a_life_is_announced_step_by_step() -> None:
             status = route.status()
             assert (status.state, status.generation, status.restarts) == ("ready", 1, 0)
             assert status.pid and alive(status.pid) and status.started_at_ms
-            assert status.isolation == dict.fromkeys(AXES, "none")
+            assert status.isolation.keys() == set(AXES) and status.isolation["fs"] == "none"
             await route.stop()
             await route.stop()
             assert route.status().state == "stopped" and not alive(status.pid)
@@ -413,15 +414,16 @@ flush()
     running(main)
 
 
-def test_a_demanded_isolation_refuses_the_start() -> None:
+def test_a_demanded_isolation_refuses_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Protocol, isolation: nothing is run without a level that is required and missing."""
+    monkeypatch.setattr(machine, "probe", lambda: machine.Findings(True, 0, None, "off", "off"))
 
     async def main() -> None:
         async with hosting() as watched:
             launch = workbench(isolation=Isolation("standard", require=True))
             error = await failing(watched.host.add(launch).start())
             assert (error.code, error.retry) == ("isolation_unavailable", "never")
-            assert error.detail["axes"] == dict.fromkeys(AXES, "none")
+            assert error.detail["axes"] == dict.fromkeys(("fs", "net", "exec", "ipc"), "none: off")
             assert all(data["pid"] is None for _, data in watched.events)
 
     running(main)
