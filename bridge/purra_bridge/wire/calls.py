@@ -27,16 +27,7 @@ from purra_bridge.wire.credits import FRAME_COST_BYTES, ReceiveWindow, SendWindo
 from purra_bridge.wire.errors import ProtocolViolation, WireError, too_large, unreadable
 from purra_bridge.wire.frames import FrameWriter
 from purra_bridge.wire.header import BATCH, END, LAST_CALL_ID, RAW
-from purra_bridge.wire.messages import (
-    CALL,
-    CANCEL,
-    CREDIT,
-    DATA,
-    ERROR,
-    RESULT,
-    fault,
-    name_of,
-)
+from purra_bridge.wire.messages import CALL, CANCEL, CREDIT, DATA, ERROR, RESULT, fault, name_of
 from purra_bridge.wire.tables import (
     CALLEE,
     CALLER,
@@ -284,7 +275,7 @@ class Calls:
         call = (self.own if call_id & 1 == self._odd else self.served).get(call_id)
         if call is None or call.state is CANCELLED:
             return True
-        if self.writer.link.credit <= 0 or self.writer.waits(call_id):
+        if self.writer.link.credit <= 0:
             return False
         return call.send is None or call.send.credit > 0
 
@@ -295,7 +286,7 @@ class Calls:
         if call is not None and call.recv is not None:
             due = call.recv.consume(cost)
             wanted = call.state is OPEN or (mine and call.state is SENT)
-            if due and wanted and not call.muted and not call.ended:
+            if due and wanted:
                 self.writer.control(CREDIT, call_id, encode_trusted(due))
         if self._prepaid and call_id in self._prepaid:
             free = min(cost, self._prepaid[call_id])
@@ -394,9 +385,7 @@ class Calls:
         end = bool(flags & END)
         call = self.judge(call_id, END_INPUT if end else DATA)
         link_cost = 0 if prepaid else cost
-        if call is None or call.muted or call.ended or call.state is CANCELLED:
-            if call is not None:
-                self.count("late_frames")
+        if call is None or self.unread(call):
             self._return_link(link_cost)
             return
         if call.recv is None:
@@ -415,6 +404,13 @@ class Calls:
             events.append(ev.Items(call_id, values, cost, end))
         if prepaid:
             self._prepaid[call_id] = self._prepaid.get(call_id, 0) + cost
+
+    def unread(self, call: _Call) -> bool:
+        """True, and counted, if nobody wants more DATA of a call that is still open."""
+        late = call.muted or call.ended or call.state is CANCELLED
+        if late:
+            self.count("late_frames")
+        return late
 
     def _values(self, flags: int, body: Any) -> list[Any]:
         if not flags & BATCH:

@@ -166,7 +166,7 @@ class Joiner:
             calls.turn_down(call_id, too_large(length, limit))
         elif kind == DATA:
             call = calls.judge(call_id, END_INPUT if flags & END else DATA)
-            if call is not None and not call.muted and not call.ended:
+            if call is not None and not calls.unread(call):
                 calls.spoil(call_id, call, too_large(length, limit, executed="maybe"), events)
         elif not calls.ends(kind, call_id, events):
             events.append(Failed(call_id, too_large(length, limit, executed="yes")))

@@ -448,7 +448,10 @@ def test_callbacks_die_with_their_parent() -> None:
     child = link.plugin.call("h", "m", None, {"parent": parent})
     link.to_host()
     link.plugin.result(parent, "done")
-    assert link.to_host() == [ev.Cancelled(child, "parent_gone"), ev.Returned(parent, "done")]
+    packed = b"".join(link.plugin.take())
+    assert packed.startswith(frame(messages.CANCEL, child, {"reason": "parent_gone"}))
+    events = link.host.receive(packed)
+    assert events == [ev.Cancelled(child, "parent_gone"), ev.Returned(parent, "done")]
     link.host.error(child, WireError("parent_gone"))
     (failed,) = link.to_plugin()
     assert failed.error.code == "parent_gone"

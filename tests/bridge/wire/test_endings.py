@@ -9,6 +9,7 @@ import pytest
 from purra_bridge.wire import codec, messages
 from purra_bridge.wire import events as ev
 from purra_bridge.wire.errors import WireError
+from purra_bridge.wire.header import pack_header
 from tests.bridge.wire.links import Link, call_frame, frame, linked, names
 
 
@@ -133,6 +134,31 @@ def test_a_producer_at_its_window_is_freed_by_the_cancel() -> None:
     assert link.to_host() == [ev.Returned(call_id, "end")]
     assert link.plugin.serving == 0
     assert link.plugin.sendable(call_id)
+
+
+def test_a_cancelled_producer_is_never_told_to_wait() -> None:
+    """Otherwise it would wait for credit that nobody sends any more."""
+    link = linked()
+    call_id = link.host.call("a", "m", None, {"window": 100})
+    link.to_plugin()
+    link.plugin.items(call_id, ["x" * 100])
+    assert not link.plugin.sendable(call_id)
+    link.host.cancel(call_id)
+    assert names(link.to_plugin()) == ["Cancelled"]
+    assert link.plugin.sendable(call_id)
+
+
+def test_nothing_that_comes_after_the_cancel_replaces_the_terminal() -> None:
+    """An unreadable or oversize item was on its way: the effect state still comes (rule 1)."""
+    link = linked({"max_frame": 4096})
+    call_id = called(link)
+    link.host.cancel(call_id)
+    late = frame(messages.DATA, call_id, b"\xc1") + pack_header(5000, call_id, messages.DATA, 0)
+    assert link.host.receive(late + bytes(5000)) == []
+    (failed,) = link.host.receive(
+        frame(messages.ERROR, call_id, WireError("cancelled", executed="yes").to_body())
+    )
+    assert failed.error.executed == "yes"
 
 
 # Drain

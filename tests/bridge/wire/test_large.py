@@ -225,6 +225,8 @@ def test_an_oversize_item_cancels_its_call() -> None:
     frames = b"".join(link.host.take())
     assert frame(messages.CREDIT, 0, 10_032) in frames
     assert b"too_large" in frames
+    again = pack_header(5000, call_id, messages.DATA, 0) + bytes(5000)
+    assert link.host.receive(again) == []
     assert link.host.receive(frame(messages.RESULT, call_id, 1)) == []
     assert link.host.calls == 0
 
