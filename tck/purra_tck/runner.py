@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import anyio
 
+from purra_tck import patience
 from purra_tck.checks import Check
 from purra_tck.rules import Rule, catalogue_digest
 from purra_tck.verdict import Case, Conclusion, Outcome, SubjectFailed, conclude, judge, merge
@@ -108,14 +109,11 @@ async def _verdict(plan: Plan, rule: Rule) -> Outcome:
     check = plan.checks[rule.id]
 
     async def once(case: Case) -> None:
-        try:
-            with anyio.fail_after(plan.timeout_s):
-                async with plan.open() as subject:
-                    await check(case, subject)
-        except TimeoutError:
-            raise SubjectFailed(
-                f"an end within {plan.timeout_s:g} s", "the subject hangs"
-            ) from None
+        with patience.limit(plan.timeout_s):
+            async with plan.open() as subject:
+                await check(case, subject)
+            return
+        raise SubjectFailed(f"an end within {plan.timeout_s:g} s", "the subject hangs")
 
     outcome = await judge(rule, once, plan.seed)
     if plan.twice and outcome.status in ("pass", "fail", "warn"):

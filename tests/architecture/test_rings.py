@@ -15,7 +15,12 @@ OURS = ("purra", "purra_hosts", "purra_bridge", "purra_sdk", "purra_tck")
 
 KNOWERS = {
     "pluggy": ("purra/registry/", "purra_hosts/app/"),
-    "msgpack": ("purra_bridge/wire/codec.py",),
+    "msgpack": (
+        "purra_bridge/wire/codec.py",
+        # The kit judges the codec, so it has its own way to msgpack; some saboteurs are lax ones.
+        "purra_tck/puppets/frames.py",
+        "purra_tck/saboteurs/host_framing.py",
+    ),
     "pydantic": ("purra/manifest/",),
     "jsonschema": ("purra/manifest/config.py",),
     "subprocess": (

@@ -182,7 +182,9 @@ class Pump(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._paused = False
         self.flush()
-        if not self._paused:
+        # Not only when nothing waits any more: a large message refills what it has sent, and would
+        # keep small ones out for as long as it lasts (FRM-015).
+        if not self.congested:
             self._owner.on_room()
 
     def _end(self) -> None:

@@ -28,7 +28,7 @@ __all__ = ["MODULES", "Saboteur", "of", "references"]
 
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "host": (),
+        "host": ("host", "host_framing"),
         "manifest": (),
         "model": (),
         "tool": (),

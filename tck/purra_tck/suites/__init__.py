@@ -13,7 +13,7 @@ __all__ = ["MODULES", "of"]
 
 MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "host": (),
+        "host": ("host_framing", "host_values"),
         "manifest": (),
         "model": (),
         "tool": (),

@@ -1,0 +1,69 @@
+"""`purra tck host`: prove a host."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+from purra.errors import PurraError
+
+if TYPE_CHECKING:
+    from purra_tck.drivers.host import HostDriver
+    from purra_tck.rules import Rule
+    from purra_tck.verdict import Outcome
+
+__all__ = ["host"]
+
+
+def host(
+    kind: Annotated[str, typer.Argument(help="process")] = "process",
+    only: Annotated[list[str] | None, typer.Option(help="Ids of rules, as `FRM-*`.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write tck.json and junit.xml here.")] = None,
+    seed: Annotated[int, typer.Option(help="For all chance in the checks.")] = 1,
+    once: Annotated[bool, typer.Option("--once", help="Run each check once, not twice.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
+) -> None:
+    """Judge a host by every rule that is built and applies to its kind.
+
+    Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected, 3 the kit broke, 5 cut
+    short.
+    """
+    from purra_tck import report as reports
+    from purra_tck import suites
+    from purra_tck.rules import of_suite
+    from purra_tck.runner import Plan, SubjectInfo, run
+    from purra_tck.subjects.host import subject_of
+
+    driver = _driver(kind)
+    declared = dict.fromkeys(sorted(driver.declares), True)
+    plan = Plan(
+        suite="host",
+        subject=SubjectInfo(kind, kind=driver.kind, declared=declared),
+        rules=of_suite("host", driver.kind),
+        checks=suites.of("host"),
+        open=lambda: subject_of(driver),
+        only=tuple(only or ()),
+        twice=not once,
+        seed=seed,
+    )
+
+    def tell(rule: Rule, outcome: Outcome) -> None:
+        for line in reports.lines_of(rule, outcome, verbose=verbose):
+            typer.echo(line)
+
+    found = anyio.run(run, plan, tell)
+    if report is not None:
+        reports.write_report(found, report)
+    sys.exit(reports.leave(found))
+
+
+def _driver(kind: str) -> HostDriver:
+    from purra_tck.drivers.process import ProcessDriver
+
+    if kind == "process":
+        return ProcessDriver()
+    raise PurraError("invalid_argument", f"no host {kind!r}", where="tck host", hint="process")

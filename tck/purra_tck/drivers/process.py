@@ -1,0 +1,243 @@
+"""The driver of the process host, which runs in the kit's own process.
+
+It hands the host what a kernel would: strict, frozen arguments (`purra.values`), a launch that was
+resolved. The clock of the loop is the host's clock, so it is moved here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from typing import Any, Final
+
+from purra.contracts.call import Stop
+from purra.contracts.clock import SystemClock
+from purra.errors import PurraError
+from purra.values import MAX_DEPTH, freeze
+from purra_bridge.ports.channel import Request
+from purra_bridge.wire.errors import WireError
+from purra_hosts.launch import Isolation, Launch, LaunchLimits
+from purra_hosts.process.route import Route
+from purra_hosts.process.states import ANNOUNCED
+from purra_hosts.process.supervisor import ProcessHost
+from purra_hosts.process.timings import Timings
+from purra_hosts.restarts import RestartPolicy
+from purra_tck.drivers.host import Ask, Event, PluginSpec, Settings, Status
+
+__all__ = ["ProcessDriver", "launch_of"]
+
+STEP_S: Final = 0.25
+"""The clock is moved in steps: a host may excuse a plugin for time that its own loop lost."""
+PASSES: Final = 4
+"""Passes of the loop after each step, so that one timer can set the next."""
+_STATES: Final = {kind: state.name for state, kind in ANNOUNCED.items()}
+
+
+class ProcessDriver:
+    """Implements `purra_tck.drivers.host.HostDriver`."""
+
+    kind = "process"
+    declares = frozenset({"clock", "inside", "heartbeat", "restarts"})
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+    @asynccontextmanager
+    async def host(self, settings: Settings) -> AsyncIterator[_Host]:
+        """A new host; what it did not catch is kept in its `faults`."""
+        host = _Host(settings)
+        try:
+            yield host
+        finally:
+            await host.finish()
+
+
+class _Host:
+    """Implements `purra_tck.drivers.host.Host`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.events: list[Event] = []
+        self.logs: list[Mapping[str, Any]] = []
+        self.faults: list[str] = []
+        self._loop = asyncio.get_running_loop()
+        self._handler = self._loop.get_exception_handler()
+        self._loop.set_exception_handler(self._on_fault)
+        self._ahead_s = 0.0
+        self._wall_s = 0.0
+        self._real = (time.time, time.time_ns)
+        names = {field.name for field in fields(Timings)} & {f.name for f in fields(Settings)}
+        policy = settings.restarts
+        self._host = ProcessHost(
+            timings=Timings(**{name: getattr(settings, name) for name in names}),
+            clock=SystemClock(),
+            logs=self.logs.append,
+            events=self._on_event,
+            starts=settings.starts,
+            restarts=None
+            if policy is None
+            else RestartPolicy(**{f.name: getattr(policy, f.name) for f in fields(policy)}),
+        )
+
+    async def open(self, spec: PluginSpec) -> _Handle:
+        try:
+            return _Handle(self._host.add(launch_of(spec)))
+        except ValueError as error:
+            raise WireError("invalid_argument", str(error)) from error
+
+    async def close(self) -> None:
+        await self._host.aclose()
+
+    async def advance(self, seconds: float) -> None:
+        loop = vars(self._loop)
+        loop.setdefault("time", lambda: time.monotonic() + self._ahead_s)
+        left_s = seconds
+        while left_s > 0:
+            self._ahead_s += min(STEP_S, left_s)
+            left_s -= STEP_S
+            for _ in range(PASSES):
+                await asyncio.sleep(0)
+
+    async def set_wall(self, seconds: float) -> None:
+        """Sets the machine's clock, as this process sees it, ahead by `seconds`."""
+        now, now_ns = self._real
+        vars(time)["time"] = lambda: now() + seconds
+        vars(time)["time_ns"] = lambda: now_ns() + int(seconds * 1e9)
+
+    async def finish(self) -> None:
+        """Closes the host, and gives loop and clocks back."""
+        try:
+            await self._host.aclose()
+        finally:
+            vars(time)["time"], vars(time)["time_ns"] = self._real
+            vars(self._loop).pop("time", None)
+            self._loop.set_exception_handler(self._handler)
+
+    def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        self.events.append(
+            Event(
+                data["plugin"],
+                data["instance"],
+                data["generation"],
+                _STATES[kind],
+                data.get("code", ""),
+                data.get("message", ""),
+            )
+        )
+
+    def _on_fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.faults.append(f"{context.get('message', '')}: {error!r}"[:400])
+
+
+class _Handle:
+    """Implements `purra_tck.drivers.host.Handle`."""
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+
+    async def start(self) -> None:
+        await self.route.start()
+
+    async def stop(self, drain_s: float | None = None) -> None:
+        await self.route.stop(drain_s)
+
+    async def reload(self) -> None:
+        raise NotImplementedError("the host does not declare reload")
+
+    async def status(self) -> Status:
+        found = self.route.status()
+        return Status(
+            state=found.state.upper(),
+            reason=found.reason,
+            pid=found.pid,
+            instance=found.instance,
+            generation=found.generation,
+            calls=found.calls,
+            queued=found.queued,
+            isolation=found.isolation,
+            ignored=getattr(found, "ignored", None),
+        )
+
+    async def call(self, ask: Ask, on_item: Callable[[Any], None] | None = None) -> Any:
+        return await self.route.call(_request(ask), on_item)
+
+    def stream(self, ask: Ask) -> AsyncIterator[Any]:
+        return self.route.stream(_request(ask))
+
+    async def upload(self, ask: Ask, chunks: AsyncIterable[bytes]) -> Any:
+        return await self.route.upload(_request(ask), chunks)
+
+    async def stopping(self, ask: Ask, sent: Callable[[Callable[[], None]], None]) -> Any:
+        stop = Stop()
+        call = asyncio.ensure_future(self.route.call(_request(ask, stop)))
+        sent(stop.request)
+        return await call
+
+
+def _request(ask: Ask, stop: Stop | None = None) -> Request:
+    return Request(
+        ask.adapter,
+        ask.method,
+        _strict(ask.args),
+        timeout_s=ask.timeout_s,
+        window_bytes=ask.window_bytes,
+        key=ask.key,
+        trace=ask.trace,
+        exclusive=ask.exclusive,
+        stop=stop,
+    )
+
+
+def _strict(value: Any) -> Any:
+    """What a kernel does with every value before a host sees it. Bytes are the bridge's own: they
+    pass, and what is around them is looked at all the same.
+    """
+    try:
+        try:
+            return freeze(value)
+        except PurraError:
+            freeze(_bytes_as_text(value, 0))
+            return value
+    except PurraError as error:
+        raise WireError("invalid_argument", error.message, executed="no") from error
+
+
+def _bytes_as_text(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        return value
+    if type(value) is dict:
+        return {key: _bytes_as_text(item, depth + 1) for key, item in value.items()}
+    if type(value) is list:
+        return [_bytes_as_text(item, depth + 1) for item in value]
+    return "" if type(value) is bytes else value
+
+
+def launch_of(spec: PluginSpec) -> Launch:
+    """The launch that assembly would have made of the folder."""
+    manifest = spec.folder / "purra-plugin.toml"
+    return Launch(
+        plugin=spec.id,
+        version=spec.version,
+        folder=spec.folder,
+        manifest_path=manifest,
+        manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
+        offers=spec.offers,
+        python=sys.executable,
+        entry=spec.entry or None,
+        command=spec.command or None,
+        config=spec.config,
+        grants=spec.grants,
+        secrets=spec.secrets,
+        env=spec.env,
+        sys_path=(str(spec.folder),) if spec.entry else (),
+        limits=LaunchLimits(**spec.limits),
+        isolation=Isolation(level=spec.isolation),
+        activation="eager" if spec.activation == "eager" else "on-demand",
+        idle_s=spec.idle_s,
+    )

@@ -1,0 +1,365 @@
+"""Hosts under judgement: what a check gets, and how it asks.
+
+    async def a_check(case, subject):
+        act = await subject.act()                  # a plugin on a host, not started
+        puppet = await act.begin()                 # started, up to READY
+        asked = act.ask({"x": 1})                  # a caller, in a task of its own
+        call = await puppet.called()
+        await puppet.write(frames.result(call.id, 2))
+        case.equal(await asked.value(), 2, "the answer")
+
+Everything that a check opens is closed with its subject. A host's error where success is due, an
+error that no host may raise, and one that nobody caught inside the host are the host's fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+from purra_bridge.wire.errors import WireError
+from purra_tck import patience
+from purra_tck.drivers.host import Ask, Event, Handle, Host, HostDriver, Settings, Status
+from purra_tck.puppets import frames
+from purra_tck.puppets.stage import Called, Puppet, Stage, Tap
+from purra_tck.verdict import (
+    Case,
+    NotApplicable,
+    RuleViolation,
+    SubjectFailed,
+    Untestable,
+)
+
+__all__ = ["Act", "Asked", "HostSubject", "Stream", "alive", "hosted", "subject_of"]
+
+PATIENCE_S: Final = 10.0
+"""Longest wait for something that should come at once; reached only when it does not come."""
+LOOK_S: Final = 0.002
+"""How often is looked at what nobody announces."""
+
+
+class HostSubject:
+    """One check's view of a kind of host."""
+
+    def __init__(self, driver: HostDriver, folder: Path, patience_s: float) -> None:
+        self.driver = driver
+        self.folder = folder
+        self.patience_s = patience_s
+        self.tap = Tap()
+        self.stack = AsyncExitStack()
+        self.hosts: list[Host] = []
+        self._pids: set[int] = set()
+        self._stages = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def needs(self, *capabilities: str) -> None:
+        """Raises `NotApplicable` unless the driver declares all of them."""
+        missing = [name for name in capabilities if name not in self.driver.declares]
+        if missing:
+            raise NotApplicable(f"the host does not declare {', '.join(missing)}")
+
+    async def host(self, **settings: Any) -> Host:
+        """A new host."""
+        found = await self.stack.enter_async_context(self.driver.host(Settings(**settings)))
+        self.hosts.append(found)
+        return found
+
+    async def act(self, host: Host | None = None, **spec: Any) -> Act:
+        """A plugin with a stage of its own on `host`, or on the first host of this check.
+
+        `spec`: fields of `PluginSpec`.
+        """
+        stage = await self.stage(**spec)
+        return await self.play(stage, host)
+
+    async def stage(self, **spec: Any) -> Stage:
+        """A plugin's folder that no host knows yet."""
+        self._stages += 1
+        stage = Stage(self.folder / str(self._stages), self.tap, self.patience_s, **spec)
+        return await self.stack.enter_async_context(stage)
+
+    async def play(self, stage: Stage, host: Host | None = None) -> Act:
+        """Makes the plugin of `stage` known to a host."""
+        if host is None:
+            host = self.hosts[0] if self.hosts else await self.host()
+        handle = await self.within(host.open(stage.spec), "opening a plugin")
+        return Act(self, host, handle, stage)
+
+    async def within(self, waiting: Awaitable[Any], what: str) -> Any:
+        """What `waiting` gives; `WireError` passes, anything else is the host's fault."""
+        with patience.limit(self.patience_s):
+            try:
+                return await waiting
+            except (WireError, RuleViolation, NotApplicable, Untestable):
+                raise
+            except Exception as error:  # no host may raise anything else, whatever it is
+                raise SubjectFailed(
+                    f"{what}: a value or an error of the specification",
+                    f"{type(error).__name__}: {error}",
+                ) from error
+        raise SubjectFailed(f"{what} ends within {self.patience_s:g} s", "it did not end")
+
+    async def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Waits for what nobody announces. Raises `SubjectFailed` when it does not come."""
+        with patience.limit(self.patience_s):
+            while not (found := condition()):
+                await asyncio.sleep(LOOK_S)
+            return found
+        raise SubjectFailed(f"{what} within {self.patience_s:g} s", "it did not come")
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task that ends with the subject."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        return task
+
+    def adopt(self, pid: int) -> int:
+        """A process that is to be gone after the check, whatever the host does."""
+        self._pids.add(pid)
+        return pid
+
+    async def close(self) -> None:
+        """Ends what is left; each part also if another one fails."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self.within(self.stack.aclose(), "closing the host")
+        finally:
+            for pid in self._pids:
+                if alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+    def check_faults(self) -> None:
+        """Raises `RuleViolation` for an error that nobody caught inside a host."""
+        for host in self.hosts:
+            if host.faults:
+                raise RuleViolation("no error inside the host that nobody handles", host.faults[0])
+
+
+@asynccontextmanager
+async def subject_of(
+    driver: HostDriver, patience_s: float = PATIENCE_S
+) -> AsyncGenerator[HostSubject, None]:
+    """A subject with a folder of its own, for one check."""
+    with tempfile.TemporaryDirectory(prefix="tck-") as folder:
+        subject = HostSubject(driver, Path(folder), patience_s)
+        try:
+            yield subject
+        finally:
+            await subject.close()
+
+
+HostCheck = Callable[[Case, HostSubject], Coroutine[Any, Any, None]]
+
+
+def hosted(check: HostCheck) -> HostCheck:
+    """Makes a function a check of hosts: keeps the frames, and judges what nobody expected."""
+
+    @wraps(check)
+    async def run(case: Case, subject: HostSubject) -> None:
+        try:
+            await check(case, subject)
+            subject.check_faults()
+        except WireError as error:
+            raise SubjectFailed(
+                "success, where the rule does not say otherwise", str(error)
+            ) from error
+        finally:
+            case.frames.extend(subject.tap.rows())
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a call ended: `value`, `error`, or `cancelled` for its caller."""
+
+    how: str
+    value: Any = None
+    error: WireError | None = None
+
+    def __str__(self) -> str:
+        if self.error is not None:
+            return f"error {self.error} (executed {self.error.executed})"
+        return self.how if self.how == "cancelled" else f"value {self.value!r:.200}"
+
+
+class Asked:
+    """A caller that waits, in a task of its own."""
+
+    def __init__(self, subject: HostSubject, work: Coroutine[Any, Any, Any]) -> None:
+        self._subject = subject
+        self.task = subject.spawn(work)
+
+    @property
+    def done(self) -> bool:
+        return self.task.done()
+
+    def cancel(self) -> None:
+        """The caller gives up."""
+        self.task.cancel()
+
+    async def ended(self) -> Ended:
+        """How it ended, whichever way that was. Raises `SubjectFailed` if it does not end."""
+        waiting = asyncio.wait((self.task,))
+        await self._subject.within(waiting, "a call")
+        if self.task.cancelled():
+            return Ended("cancelled")
+        error = self.task.exception()
+        if error is None:
+            return Ended("value", self.task.result())
+        if isinstance(error, WireError):
+            return Ended("error", error=error)
+        raise SubjectFailed(
+            "a call ends with a value or an error of the specification",
+            f"{type(error).__name__}: {error}",
+        )
+
+    async def value(self) -> Any:
+        """Its value. Raises `SubjectFailed` for any other end."""
+        found = await self.ended()
+        if found.how != "value":
+            raise SubjectFailed("a value", str(found))
+        return found.value
+
+    async def fails(self, *codes: str) -> WireError:
+        """Its error, which has one of `codes`. Raises `RuleViolation` for any other end."""
+        found = await self.ended()
+        if found.error is None or (codes and found.error.code not in codes):
+            raise RuleViolation(f"an error {' or '.join(codes)}".rstrip(), str(found))
+        return found.error
+
+
+class Stream:
+    """A consumer that takes items as the check says."""
+
+    def __init__(self, subject: HostSubject, items: Any) -> None:
+        self._subject = subject
+        self.items = items
+
+    async def take(self, count: int = 1) -> list[Any]:
+        """The next `count` items. Raises `SubjectFailed` if the stream ends before."""
+        found: list[Any] = []
+        while len(found) < count:
+            try:
+                found.append(await self._subject.within(anext(self.items), "the next item"))
+            except StopAsyncIteration:
+                raise SubjectFailed(f"{count} items", f"the end after {found!r:.200}") from None
+        return found
+
+    async def rest(self) -> tuple[list[Any], WireError | None]:
+        """All items to the end, and the error that ended it, if one did."""
+        found: list[Any] = []
+
+        async def drain() -> WireError | None:
+            try:
+                async for item in self.items:
+                    found.append(item)
+            except WireError as error:
+                return error
+            return None
+
+        error = await self._subject.within(drain(), "a stream")
+        return found, error
+
+    async def leave(self) -> None:
+        """Takes no more."""
+        await self._subject.within(self.items.aclose(), "leaving a stream")
+
+
+class Act:
+    """One plugin on one host, with the stage that it is run from."""
+
+    def __init__(self, subject: HostSubject, host: Host, handle: Handle, stage: Stage) -> None:
+        self.subject = subject
+        self.host = host
+        self.handle = handle
+        self.stage = stage
+
+    def start(self) -> Asked:
+        """Somebody who wants it to be ready."""
+        return Asked(self.subject, self.handle.start())
+
+    async def begin(self, **hello: Any) -> Puppet:
+        """Starts it, up to READY. `hello`: what HELLO says otherwise."""
+        starting = self.start()
+        puppet = await self.stage.enter()
+        await puppet.handshake(**hello)
+        await starting.value()
+        return puppet
+
+    def ask(self, args: Any = None, **more: Any) -> Asked:
+        """A call. `more`: fields of `Ask`, and `on_item`."""
+        on_item = more.pop("on_item", None)
+        return Asked(self.subject, self.handle.call(Ask(args, **more), on_item))
+
+    async def asked(self, puppet: Puppet, args: Any = None, **more: Any) -> tuple[Asked, Called]:
+        """A call that has reached the plugin."""
+        asked = self.ask(args, **more)
+        return asked, await puppet.called()
+
+    def stream(self, args: Any = None, **more: Any) -> Stream:
+        """A call for its items; it is sent when the first one is wanted."""
+        return Stream(self.subject, self.handle.stream(Ask(args, **more)))
+
+    async def answers(self, puppet: Puppet, after: str = "") -> None:
+        """It still works, `after` whatever was done. Raises `SubjectFailed` if it does not."""
+        due = f"an instance that answers {after}".rstrip()
+        try:
+            asked, call = await self.asked(puppet, "are you there?")
+        except SubjectFailed as failed:
+            raise SubjectFailed(due, failed.observed) from failed
+        await puppet.write(frames.result(call.id, "yes"))
+        ended = await asked.ended()
+        if ended.value != "yes":
+            raise SubjectFailed(due, str(ended))
+
+    async def status(self) -> Status:
+        """How it is."""
+        found: Status = await self.subject.within(self.handle.status(), "status")
+        return found
+
+    async def stop(self, drain_s: float | None = None) -> None:
+        """Ends the instance in order."""
+        await self.subject.within(self.handle.stop(drain_s), "stop")
+
+    async def becomes(self, *states: str) -> Status:
+        """Waits until its state is one of `states`. Raises `SubjectFailed` if it does not."""
+        found = await self.status()
+        with patience.limit(self.subject.patience_s):
+            while (found := await self.status()).state not in states:
+                await asyncio.sleep(LOOK_S)
+            return found
+        raise SubjectFailed(
+            f"state {' or '.join(states)} within {self.subject.patience_s:g} s", found.state
+        )
+
+    async def down(self) -> Status:
+        """Waits until no instance of it is left."""
+        return await self.becomes("DOWN", "STOPPED", "BACKOFF", "QUARANTINED")
+
+    def events(self, instance: str | None = None) -> list[Event]:
+        """What was announced of it, or of one instance."""
+        return [
+            event
+            for event in self.host.events
+            if event.plugin == self.stage.spec.id and instance in (None, event.instance)
+        ]
+
+
+def alive(pid: int) -> bool:
+    """There is a process of that number, and it is not a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

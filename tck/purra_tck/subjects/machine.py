@@ -1,0 +1,55 @@
+"""What the machine says about a process: memory, descriptors, children. Linux."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["Memory", "children", "descriptors", "threads"]
+
+
+class Memory:
+    """Resident memory of one process, and its peak since `mark`."""
+
+    def __init__(self, pid: int) -> None:
+        self._folder = Path("/proc") / str(pid)
+        self._before = 0
+
+    def mark(self) -> None:
+        """From here on growth is counted."""
+        (self._folder / "clear_refs").write_text("5")  # the peak begins anew
+        self._before = self._read("VmRSS")
+
+    def peak_growth(self) -> int:
+        """How much more was resident at any moment since `mark`, in bytes."""
+        return max(0, self._read("VmHWM") - self._before)
+
+    def growth(self) -> int:
+        """How much more is resident now than at `mark`, in bytes."""
+        return self._read("VmRSS") - self._before
+
+    def _read(self, name: str) -> int:
+        for line in (self._folder / "status").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+        raise ValueError(f"/proc tells no {name}")
+
+
+def descriptors(pid: int) -> int:
+    """How many descriptors a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def threads(pid: int) -> int:
+    """How many threads a process has."""
+    return len(os.listdir(f"/proc/{pid}/task"))
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and not reaped, zombies too."""
+    found: list[int] = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        path = Path(f"/proc/{pid}/task/{task}/children")
+        if path.exists():
+            found += [int(child) for child in path.read_text().split()]
+    return found
