@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from purra_tck.rules import catalogue
 from tests.docs.pages import ROOT, Page, pages
 
 LINE_CHARS = 100
 """Of a line of prose: the offline model quotes whole lines, and terminals are about so wide."""
+MIXED = {"CMP-006"}
+"""Rules of a milder level than the clause that they stand in."""
 PAGES = {page.name: page for page in pages()}
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -66,6 +69,28 @@ def test_clauses_are_numbered_without_gaps() -> None:
         found = [(int(a), int(b), level) for a, b, level in _CLAUSE.findall(text)]
         assert [pair[:2] for pair in found] == [(chapter, n) for n in range(1, len(found) + 1)]
         assert all(level in _LEVELS for _, _, level in found), name
+
+
+def test_clauses_and_rules_of_the_kit_name_each_other() -> None:
+    """The clause that a rule cites is there and cites the rule, at the same level; and nothing
+    cites a rule that there is not."""
+    demanded = {
+        rule.id: (rule.clause, {"IF": "MUST,"}.get(rule.level, f"{rule.level}."))
+        for rule in catalogue().values()
+    }
+    cited = {}
+    for name, page in PAGES.items():
+        for paragraph in page.text.split("\n\n") if name.startswith("docs/spec/") else ():
+            clause = _CLAUSE.match(paragraph)
+            if clause is None:
+                continue
+            for rule in re.findall(r"\b[A-Z]{3}-\d{3}\b", paragraph):
+                cited[rule] = (f"{clause[1]}.{clause[2]}", clause[3])
+    assert cited.keys() == demanded.keys()
+    wrong = [rule for rule in demanded if cited[rule][0] != demanded[rule][0]]
+    assert not wrong
+    milder = [r for r in demanded if cited[r][1] != demanded[r][1] and r not in MIXED]
+    assert not milder
 
 
 def test_clauses_that_are_not_kept_are_listed() -> None:
