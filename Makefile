@@ -43,8 +43,9 @@ format: $(STAMP) ## rewrite the files as check wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-snapshots: $(STAMP) ## store the protocol's names and the public surface anew; review the diff
+snapshots: $(STAMP) ## store names, public surface and docs/reference anew; review the diff
 	PURRA_SNAPSHOTS=write $(BIN)/python -m pytest tests/architecture/test_snapshots.py
+	$(BIN)/python -m tests.docs.reference
 
 clean: ## remove what the tools left behind
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
