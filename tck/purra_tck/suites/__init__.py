@@ -19,7 +19,13 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "tool": (),
         "context": (),
         "compression": (),
-        "store": ("store_streams", "store_documents"),
+        "store": (
+            "store_streams",
+            "store_documents",
+            "store_crashes",
+            "store_processes",
+            "store_values",
+        ),
     }
 )
 """Suite -> modules of this package that hold a `CHECKS`."""
