@@ -45,6 +45,13 @@ class Setup:
         """Says how a long start gets on; `extend_ms` asks for that much more time."""
         self._ledger.status({"phase": phase, "text": text, "extend_ms": extend_ms})
 
+    def hold(self, on: bool = True) -> None:
+        """Asks to be kept while there are no calls, for work of the plugin's own; `False` ends it.
+
+        Without it the host may stop a plugin that was idle for `idle_s`; the next call starts it.
+        """
+        self._ledger.status({"hold": on})
+
 
 class Call:
     """One call, as its handler sees it.

@@ -17,9 +17,11 @@ __all__ = [
     "INFLIGHT",
     "MAX_FRAME_BYTES",
     "NOFILE",
+    "OUTPUT_BYTES",
     "QUEUE",
     "Activation",
     "Isolation",
+    "Kind",
     "Launch",
     "LaunchLimits",
 ]
@@ -34,7 +36,12 @@ MAX_FRAME_BYTES: Final = 1024 * 1024
 NOFILE: Final = 256
 """Open descriptors of one worker (RLIMIT_NOFILE). asyncio needs 8."""
 
+OUTPUT_BYTES: Final = 1024 * 1024 * 1024
+"""Items of one call. A bound for what has gone wrong, not for what is large: windows bound memory,
+and an endless stream that reaches it is opened again by whoever reads it."""
+
 Activation = Literal["on-demand", "eager"]
+Kind = Literal["process", "inproc"]
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -47,6 +54,9 @@ class LaunchLimits:
 
     `memory_bytes`: private memory that is written to (RLIMIT_DATA); None = unlimited. A thread's
     stack counts whole, 8 MiB.
+    `instances`: how many may run at once; more than one is started when a call finds no room.
+    `output_bytes`: what one call may send as items. `cpu_s`: processor time of one instance's whole
+    life (RLIMIT_CPU), None = unlimited.
     """
 
     inflight: int = INFLIGHT
@@ -55,6 +65,9 @@ class LaunchLimits:
     max_frame_bytes: int = MAX_FRAME_BYTES
     nofile: int = NOFILE
     memory_bytes: int | None = None
+    instances: int = 1
+    output_bytes: int = OUTPUT_BYTES
+    cpu_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,9 @@ class Launch:
     `config`, `grants`, `secrets`: strict values that travel in WELCOME, never by argument or
     environment. `env`: variables granted by name, beside the host's allow-list. `sys_path`: what
     the worker may import from, after the staged SDK. `python`: the interpreter's absolute path.
-    `idle_s`: 0 = never stopped for being idle.
+    `idle_s`: 0 = never stopped for being idle. `services`: host services that the manifest declares
+    (`secret:NAME`, ...); those that are granted stand in `grants["host"]`. `kind`: `process`, or
+    `inproc` for a thread of this process.
     """
 
     plugin: str
@@ -99,6 +114,8 @@ class Launch:
     isolation: Isolation = Isolation()
     activation: Activation = "on-demand"
     idle_s: float = 0.0
+    services: tuple[str, ...] = ()
+    kind: Kind = "process"
 
     def __post_init__(self) -> None:
         if (self.entry is None) == (self.command is None):

@@ -233,6 +233,11 @@ class Session:
         return len(self._calls.own)
 
     @property
+    def receiving(self) -> bool:
+        """A frame has begun and is not complete."""
+        return self._reader.inside_frame
+
+    @property
     def serving(self) -> int:
         """Calls of the peer that have not got their terminal."""
         return len(self._calls.served)

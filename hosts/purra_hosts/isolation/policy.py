@@ -41,6 +41,7 @@ _KEPT: Final = 0b11111
 is root could give its plugins no file of another user."""
 _SIGNALS_SINCE: Final = 6
 _COMMAND: Final = "none: only a worker with an entry restricts itself, this one is a command"
+_INPROC: Final = "none: it runs in the host's own process"
 _FAR_PORTS: Final = (1, 9, 11)
 """Ports to try that nobody grants; three, as two may be."""
 _MIB: Final = 1024**2
@@ -61,6 +62,8 @@ class Jail:
     @property
     def claims(self) -> Mapping[str, str]:
         """Per axis, what can be claimed at best."""
+        if self.launch.kind == "inproc":
+            return MappingProxyType(dict.fromkeys(AXES, _INPROC))
         claims = dict.fromkeys(AXES, "none") | {
             "memory": self._memory(),
             "tree": "best effort: process group",
@@ -86,7 +89,7 @@ class Jail:
         """
         required = self.launch.isolation.require
         policy: dict[str, Any] = {"level": self.level, "require": required}
-        if self.level == "none" or self.launch.entry is None:
+        if self.level == "none" or self.launch.entry is None or self.launch.kind == "inproc":
             return policy
         reachable = folders(self.launch, place)
         claims = dict(self.claims)

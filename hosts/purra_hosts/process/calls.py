@@ -53,6 +53,7 @@ class Call:
         "home",
         "id",
         "on_item",
+        "output_bytes",
         "released",
         "request",
         "sink",
@@ -67,6 +68,7 @@ class Call:
         self.released = False
         self.deadline_s = NEVER
         self.grace_s = NEVER
+        self.output_bytes = 0
         self.on_item: Callable[[Any], None] | None = None
         self.sink: Callable[[Sequence[Any], int], None] | None = None
         self.turn: asyncio.Event | None = None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from purra_bridge.wire.codec import ValueRefused
 from purra_bridge.wire.errors import WireError
@@ -21,7 +22,20 @@ from purra_hosts.process.calls import Call
 from purra_hosts.process.failures import again, before_sending
 from purra_hosts.process.pump import Pump
 
-__all__ = ["InFlight", "InFlightOwner"]
+__all__ = ["USED_UP_ID", "Bounds", "InFlight", "InFlightOwner"]
+
+USED_UP_ID: Final = 0x7FF0_0000
+"""From this call id on another instance should take over; a million ids are left for that."""
+USED_UP_STEP: Final = 0x2_0000
+"""How many ids later it is said again, if nobody did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`grace_s`: from a cancel to the terminal. `output_bytes`: what one call may send as items."""
+
+    grace_s: float
+    output_bytes: int
 
 
 class InFlightOwner(Protocol):
@@ -29,6 +43,9 @@ class InFlightOwner(Protocol):
 
     def on_freed(self) -> None:
         """A slot is free."""
+
+    def on_used_up(self) -> None:
+        """The call ids come to their end."""
 
     def on_deaf(self, call: Call) -> None:
         """A cancelled call gave no terminal within the grace time."""
@@ -46,13 +63,15 @@ class InFlight:
         session: Session,
         pump: Pump,
         alarm: Alarm,
-        grace_s: float,
+        bounds: Bounds,
     ) -> None:
         self._loop = loop
         self._session = session
         self._pump = pump
         self._alarm = alarm
-        self._grace_s = grace_s
+        self._grace_s = bounds.grace_s
+        self._output_bytes = bounds.output_bytes
+        self._used_up_id = USED_UP_ID
         self._open: dict[int, Call] = {}
         self._deaf: dict[int, Call] = {}
         self._alone: Call | None = None
@@ -67,6 +86,10 @@ class InFlight:
     def idle(self) -> bool:
         """Nothing is worth waiting for: every call has ended, or is deaf."""
         return not self._open
+
+    def get(self, call_id: int) -> Call | None:
+        """The open call that has this id."""
+        return self._open.get(call_id)
 
     def serve(self, owner: InFlightOwner, limit: int) -> None:
         """Opens for business with `limit` slots."""
@@ -106,6 +129,9 @@ class InFlight:
         self._alarm.by(call.deadline_s)
         self._pump.kick()
         call.may_send()
+        if call.id >= self._used_up_id and self._owner is not None:
+            self._used_up_id += USED_UP_STEP
+            self._owner.on_used_up()
 
     # What the worker says.
 
@@ -128,8 +154,11 @@ class InFlight:
         call = self._open.get(call_id)
         if call is None:
             self._pay(call_id, cost)
-        else:
-            call.take_items(values, cost)
+            return
+        call.output_bytes += cost
+        if call.output_bytes > self._output_bytes and not call.released:
+            self._too_much(call)
+        call.take_items(values, cost)
 
     def credited(self, call_id: int) -> None:
         """An upload may go on; any of them if the id is 0."""
@@ -241,6 +270,15 @@ class InFlight:
             self._owner.on_overdue(call)
         else:
             self.give_up(call, "deadline")
+
+    def _too_much(self, call: Call) -> None:
+        what = f"more than {self._output_bytes} bytes of items"
+        detail = {"limit": "output", "bytes": self._output_bytes}
+        call.fail(
+            WireError("resource_exhausted", what, origin="host", executed="maybe", detail=detail)
+        )
+        call.may_send()
+        self.give_up(call, "too much output")
 
     def _grace_over(self, call: Call) -> None:
         self._open.pop(call.id)

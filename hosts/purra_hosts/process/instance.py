@@ -37,22 +37,23 @@ from purra_hosts.isolation.policy import AXES, Jail
 from purra_hosts.launch import Launch
 from purra_hosts.process import failures, handshake, states
 from purra_hosts.process.alarm import NEVER, Alarm
+from purra_hosts.process.callbacks import Callbacks, Service
 from purra_hosts.process.calls import Call
-from purra_hosts.process.inflight import InFlight
+from purra_hosts.process.inflight import Bounds, InFlight
 from purra_hosts.process.logs import Logs, LogSink
+from purra_hosts.process.program import Birth, command_of, program_of
+from purra_hosts.process.pulse import Pulse
 from purra_hosts.process.pump import Pump
-from purra_hosts.process.spawn import Child, Command, Exit, environment, spawn
+from purra_hosts.process.spawn import Exit, Pipes, spawn
 from purra_hosts.process.staging import Folders, removing
 from purra_hosts.process.states import State, Step
 from purra_hosts.process.timings import Timings
+from purra_hosts.process.vessel import Vessel
 
-__all__ = ["Instance", "Listener", "Shared"]
+__all__ = ["SUCCEEDED", "Instance", "Listener", "Shared"]
 
-BOOTSTRAP: Final = Path(__file__).resolve().parent.parent / "bootstrap.py"
-PYTHON_FLAGS: Final = ("-I", "-S", "-X", "faulthandler")
-"""Isolated, without `site`: no third-party code before the gate. A crash in C prints its stack."""
-PYTHON_TOKEN: Final = "{python}"
-"""Stands for the interpreter in a `command`."""
+SUCCEEDED: Final = "succeeded"
+"""The reason to leave when a newer generation takes over: what could not end may be asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Shared:
     log_sink: LogSink | None
     token: Callable[[], str]
     prober: Prober
+    services: Mapping[str, Service]
 
 
 class Listener(Protocol):
@@ -73,7 +75,13 @@ class Listener(Protocol):
         """The instance has changed its state."""
 
     def on_freed(self) -> None:
-        """The instance may have room for a call."""
+        """The instance may have room for a call, or nothing to do."""
+
+    def on_used_up(self) -> None:
+        """Its call ids come to their end: another one should take over."""
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Something about this instance for the host's event sink."""
 
 
 class Instance:
@@ -89,16 +97,22 @@ class Instance:
         self.failure: WireError | None = None
         self.isolation = dict.fromkeys(AXES, "none")
         self._jail = Jail(launch, Findings(sys.platform == "linux", 0, None))
+        self.leaving = ""
+        self.asked_to_end = False
+        self.held = False
         self._loop = loop
         self._shared = shared
         self._timings = timings
         self._listener = listener
-        self._child: Child | None = None
+        self._child: Vessel | None = None
         self._home: Path | None = None
         self._session = Session("host", handshake.own_limits(launch))
         self._pump = Pump(loop, self._session, self)
         self._alarm = Alarm(loop, self._ring)
-        self._work = InFlight(loop, self._session, self._pump, self._alarm, timings.grace_s)
+        self.pulse = Pulse(timings, self._session, self._pump)
+        bounds = Bounds(timings.grace_s, launch.limits.output_bytes)
+        self._work = InFlight(loop, self._session, self._pump, self._alarm, bounds)
+        self._callbacks = Callbacks(self, self._session, self._pump, shared.services)
         self._logs = Logs(
             {"plugin": launch.plugin, "instance": self.id, "generation": generation},
             shared.log_sink,
@@ -111,8 +125,6 @@ class Instance:
         self._drain_until_s = NEVER
         self._patience_s = 0.0
         self._condemned = False
-        self._pinged = False
-        self._forgiven_s = 0.0
 
     # For the route.
 
@@ -126,6 +138,11 @@ class Instance:
         """Calls that hold a slot."""
         return len(self._work)
 
+    @property
+    def busy(self) -> bool:
+        """There are calls, or the plugin wants to be kept (STATUS.hold)."""
+        return self.held or len(self._work) > 0
+
     def has_room(self, exclusive: bool) -> bool:
         """A call may be sent now."""
         return (
@@ -138,6 +155,7 @@ class Instance:
 
     def leave(self, reason: str, drain_s: float) -> None:
         """Ends it in order: calls in flight get `drain_s`. Repeated, it can only be sooner."""
+        self.leaving = self.leaving or reason
         self._drain_until_s = min(self._drain_until_s, self._loop.time() + drain_s)
         if self.state in (State.READY, State.TAINTED):
             self._session.drain(reason, int(drain_s * 1000))
@@ -157,6 +175,7 @@ class Instance:
             await self._start()
             await self._until(lambda: self.state not in states.LIVE)
             await self._end()
+            await self._callbacks.close()
             await self._remove_home()
         except BaseException:  # the loop is going down, or a fault of ours: no child may stay
             self._cut_off()
@@ -181,15 +200,10 @@ class Instance:
         if missing := self._jail.missing():
             self._fault(failures.isolation_missing(launch, missing))
             return
-        argv = self._argv()
         try:
-            self._home = self._shared.folders.home(self.id)
-            env = self._environment(self._home)
-            limits = launch.limits
-            command = Command(argv, env, self._home, limits.nofile, limits.memory_bytes)
-            self._child, pipes = spawn(command)
+            self._child, pipes = self._open()
         except (OSError, ValueError) as error:
-            self._fault(failures.spawn_failed(launch, argv[0], error))
+            self._fault(failures.spawn_failed(launch, program_of(launch), error))
             return
         self._logs.attach(self._loop, pipes.stdout, pipes.stderr)
         self._start_due_s = self._loop.time() + self._timings.hello_s
@@ -198,33 +212,17 @@ class Instance:
         self._child.watch(self._loop, self._on_exit)
         await self._pump.connect(pipes.channel)
 
-    def _argv(self) -> tuple[str, ...]:
-        if self.launch.command is None:
-            return (self.launch.python, *PYTHON_FLAGS, str(BOOTSTRAP))
-        return tuple(self._argument(part) for part in self.launch.command)
+    def _open(self) -> tuple[Vessel, Pipes]:
+        launch, folders = self.launch, self._shared.folders
+        if launch.kind == "inproc":
+            # Loaded for those who want it: it brings the plugins' SDK into this process.
+            from purra_hosts.process.thread import start_thread
 
-    def _argument(self, part: str) -> str:
-        """Names of files in the plugin's folder become absolute, because the working directory is
-        the worker's private one (paths in manifests).
-        """
-        if part == PYTHON_TOKEN:
-            return self.launch.python
-        path = self.launch.folder / part
-        return str(path) if part and not part.startswith("-") and path.is_file() else part
-
-    def _environment(self, home: Path) -> dict[str, str]:
-        launch = self.launch
-        own = {
-            "PURRA_PROTO": "1",
-            "PURRA_PLUGIN": launch.label,
-            "PURRA_MANIFEST": str(launch.manifest_path),
-            "PURRA_GENERATION": str(self.generation),
-            "PURRA_NONCE": self._shared.token(),
-        }
-        if launch.entry is not None:
-            own["PURRA_ENTRY"] = launch.entry
-            own["PURRA_STAGED"] = str(self._shared.folders.staged())
-        return environment(os.environ, home, launch.env, own)
+            return start_thread(launch, self.generation)
+        self._home = folders.home(self.id)
+        staged = None if launch.entry is None else folders.staged()
+        birth = Birth(self._home, self.generation, self._shared.token(), staged)
+        return spawn(command_of(launch, birth))
 
     # The end.
 
@@ -237,7 +235,9 @@ class Instance:
                 break
             await self._poked(left_s)
         if self.state is State.DRAINING:
-            self._fail_calls(WireError("retired", f"{self.launch.label} was stopped"))
+            again = "same" if self.leaving == SUCCEEDED else None
+            ended = f"{self.launch.label} was ended before the call was"
+            self._fail_calls(WireError("retired", ended, retry=again))
             self._move(Step.DRAINED)
         if self.state is State.STOPPING:
             self._pump.half_close()
@@ -254,7 +254,8 @@ class Instance:
                 self._signal(signal.SIGKILL)
                 await self._until(self._gone, timings.kill_s)
         if self.state is State.ABANDONED:
-            self._logs.note("error", f"process {self.pid} does not end, not even when killed")
+            what = "its thread" if self.pid is None else f"process {self.pid}"
+            self._logs.note("error", f"{what} does not end, whatever was done")
         else:
             self._move(Step.GONE)
 
@@ -322,6 +323,7 @@ class Instance:
     def _fail_calls(self, error: WireError) -> None:
         self._pump.flush()
         self._work.fail_all(error)
+        self._callbacks.stop()
 
     def _crash(self, how: Exit | None) -> WireError:
         self._logs.drain()
@@ -362,22 +364,13 @@ class Instance:
             self._fault(self._with_tail("start_timeout", "it did not become ready in time"))
 
     def _pulse(self, now_s: float, late_s: float) -> float:
-        """PING after silence, and the end after longer silence, unless our own loop stood still."""
-        timings = self._timings
         if self.state is not State.READY:
             return NEVER
-        if late_s > timings.lag_s:
-            self._forgiven_s = now_s
-        heard_s = max(self._pump.heard_s, self._forgiven_s)
-        if self._pinged and now_s >= heard_s + timings.unresponsive_s:
-            silent = f"no sign of life for {timings.unresponsive_s:g} s"
-            self._fault(self._with_tail("unresponsive", silent), Step.SILENT)
+        wrong = self.pulse.look(now_s, late_s)
+        if wrong:
+            self._fault(self._with_tail("unresponsive", wrong), Step.SILENT)
             return NEVER
-        if not self._pinged and now_s >= heard_s + timings.ping_s:
-            self._pinged = True
-            self._session.ping(None)
-            self._pump.kick()
-        return heard_s + (timings.unresponsive_s if self._pinged else timings.ping_s)
+        return self.pulse.due_s
 
     # purra_hosts.process.inflight.InFlightOwner
 
@@ -387,6 +380,10 @@ class Instance:
             self._listener.on_freed()
         elif self._work.idle:
             self._poke.set()
+
+    def on_used_up(self) -> None:
+        """The call ids come to their end (protocol, frame)."""
+        self._listener.on_used_up()
 
     def on_deaf(self, call: Call) -> None:
         """Tainted: it takes no more calls, finishes the others, and is ended."""
@@ -404,6 +401,17 @@ class Instance:
         what = f"killed because {call.request.adapter} passed its time and may write"
         if self.state in (State.READY, State.DRAINING, State.STOPPING):
             self._fault(self._with_tail("tainted", what))
+
+    # purra_hosts.process.callbacks.CallbacksOwner
+
+    def open_call(self, call_id: int) -> Call | None:
+        """The call in flight that has this id."""
+        return self._work.get(call_id)
+
+    def on_denied(self, data: Mapping[str, Any], text: str) -> None:
+        """To the audit, and to the author's log."""
+        self._logs.note("warning", text)
+        self._listener.tell("plugin.denied", data)
 
     # purra_hosts.process.pump.PumpOwner, and the child's end
 
@@ -503,7 +511,7 @@ class Instance:
             return
         self.isolation = self._jail.achieved(event.body.get("isolation", {}))
         self._start_due_s = NEVER
-        self._alarm.by(self._pump.heard_s + self._timings.ping_s)
+        self._alarm.by(self.pulse.begin())
         self._move(Step.OFFERED)
 
     def _refuse(self, error: WireError) -> None:
@@ -523,11 +531,16 @@ class Instance:
         self._session.pong(event.token, 0, len(self._work), 0)
 
     def _on_pong(self, event: said.Pong) -> None:
-        self._pinged = False
-        self._alarm.by(self._pump.heard_s + self._timings.ping_s)
+        self._alarm.by(self.pulse.answered(event.body))
 
     def _on_status(self, event: said.Status) -> None:
-        """While it starts it may ask for more time, up to a bound (H04)."""
+        """While it starts it may ask for more time, up to a bound (H04); later, to be kept though
+        it has nothing to do.
+        """
+        hold = event.body.get("hold")
+        if hold is not None and hold is not self.held:
+            self.held = hold
+            self.on_freed()
         extend_ms = event.body.get("extend_ms", 0)
         if self.state is State.INIT and extend_ms:
             due_s = self._loop.time() + extend_ms / 1000
@@ -540,6 +553,7 @@ class Instance:
             early = self._with_tail("closed", "it asked to end before it was ready")
             self._fault(early, patience_s=self._timings.exit_s)
             return
+        self.asked_to_end = True
         deadline_ms = event.body.get("deadline_ms")
         drain_s = self._timings.drain_s
         self.leave("asked", drain_s if deadline_ms is None else min(drain_s, deadline_ms / 1000))
@@ -548,11 +562,10 @@ class Instance:
         self._logs.frame(event.body)
 
     def _on_called(self, event: said.Called) -> None:
-        """No host service is offered so far, so none is granted."""
-        self._session.error(
-            event.id,
-            WireError("capability_denied", f"{event.adapter}.{event.method} is not granted"),
-        )
+        self._callbacks.called(event)
+
+    def _on_cancelled(self, event: said.Cancelled) -> None:
+        self._callbacks.cancelled(event)
 
     def _ignore(self, event: Any) -> None:
         """Nothing to do: the session has counted it."""
@@ -573,6 +586,6 @@ _HANDLERS: Final[dict[type, Callable[[Instance, Any], None]]] = {
     said.Drain: Instance._on_drain,
     said.Log: Instance._on_log,
     said.Called: Instance._on_called,
-    said.Cancelled: Instance._ignore,
+    said.Cancelled: Instance._on_cancelled,
     said.Changed: Instance._ignore,
 }

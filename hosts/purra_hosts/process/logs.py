@@ -63,10 +63,15 @@ class Logs:
         self._report: asyncio.TimerHandle | None = None
         self.sink_failures = 0
 
-    def attach(self, loop: asyncio.AbstractEventLoop, stdout: int, stderr: int) -> None:
+    def attach(
+        self, loop: asyncio.AbstractEventLoop, stdout: int | None, stderr: int | None
+    ) -> None:
         """Takes the read ends over and drains them from now on."""
         self._loop = loop
-        self._pipes = [_Pipe(stdout, "stdout"), _Pipe(stderr, "stderr")]
+        if stdout is not None:
+            self._pipes.append(_Pipe(stdout, "stdout"))
+        if stderr is not None:
+            self._pipes.append(_Pipe(stderr, "stderr"))
         for pipe in self._pipes:
             loop.add_reader(pipe.descriptor, self._readable, pipe)
 

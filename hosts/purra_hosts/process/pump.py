@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from purra_bridge.wire.errors import ProtocolViolation
 from purra_bridge.wire.session import Session
+from purra_hosts.process.alarm import NEVER
 
 __all__ = ["CONGESTED_BYTES", "Pump", "PumpOwner"]
 
@@ -50,7 +51,10 @@ class PumpOwner(Protocol):
 
 
 class Pump(asyncio.BufferedProtocol):
-    """One channel. `owner` gets what the session makes of the bytes."""
+    """One channel. `owner` gets what the session makes of the bytes.
+
+    `heard_s`: when bytes came last. `partial_s`: since when they make no whole frame, else never.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, session: Session, owner: PumpOwner) -> None:
         self._loop = loop
@@ -65,6 +69,7 @@ class Pump(asyncio.BufferedProtocol):
         self._reading = False
         self.ended = False
         self.heard_s = loop.time()
+        self.partial_s = NEVER
 
     @property
     def congested(self) -> bool:
@@ -154,7 +159,10 @@ class Pump(asyncio.BufferedProtocol):
         try:
             events = self._session.received(nbytes)
             if events:
+                self.partial_s = NEVER
                 self._owner.on_events(events)
+            elif self.partial_s == NEVER and self._session.receiving:
+                self.partial_s = self.heard_s
         except ProtocolViolation as violation:
             if violation.events:
                 self._owner.on_events(violation.events)

@@ -46,6 +46,8 @@ PASSED_ON: Final = ("PATH", "LANG", "TZ")
 """Variables every worker gets from the host, with everything that begins with `LC_`."""
 OOM_SCORE: Final = b"500"
 """Of 1000: the kernel ends a worker before the host."""
+CPU_KILL_S: Final = 1
+"""From SIGXCPU to SIGKILL, in seconds of processor time."""
 DEFAULT_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -60,6 +62,7 @@ class Command:
     folder: Path
     nofile: int
     memory_bytes: int | None = None
+    cpu_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +88,21 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Pipes:
-    """The host's ends: a non-blocking socket, and the descriptors of the two log pipes.
+    """The host's ends: a non-blocking socket, and the descriptors of the two log pipes, if any.
 
     Whoever takes one closes it.
     """
 
     channel: socket.socket
-    stdout: int
-    stderr: int
+    stdout: int | None
+    stderr: int | None
 
     def close(self) -> None:
         """Closes all three; for when nobody took them."""
         self.channel.close()
-        os.close(self.stdout)
-        os.close(self.stderr)
+        for pipe in (self.stdout, self.stderr):
+            if pipe is not None:
+                os.close(pipe)
 
 
 def environment(
@@ -180,20 +184,25 @@ class Child:
         return self._process.pid
 
     def limit(self, command: Command) -> None:
-        """Sets RLIMIT_NOFILE, RLIMIT_CORE and RLIMIT_DATA from outside, and makes it the first to
-        go when the machine is out of memory. A child that is gone, or is a program that has changed
-        its user, keeps what it has.
+        """Sets RLIMIT_NOFILE, _CORE, _DATA and _CPU from outside, and makes it the first to go when
+        the machine is out of memory. A child that is gone, or is a program that has changed its
+        user, keeps what it has.
         """
         if sys.platform != "linux":
             return
         limits = {resource.RLIMIT_NOFILE: command.nofile, resource.RLIMIT_CORE: 0}
         if command.memory_bytes is not None:
             limits[resource.RLIMIT_DATA] = command.memory_bytes
+        if command.cpu_s is not None:
+            limits[resource.RLIMIT_CPU] = command.cpu_s
         try:
             for kind, wanted in limits.items():
                 hard = resource.prlimit(self.pid, kind)[1]
-                most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-                resource.prlimit(self.pid, kind, (most, most))
+                # At the hard limit of processor time comes SIGKILL, which tells nothing.
+                last = wanted + (CPU_KILL_S if kind == resource.RLIMIT_CPU else 0)
+                if hard != resource.RLIM_INFINITY:
+                    last = min(last, hard)
+                resource.prlimit(self.pid, kind, (min(wanted, last), last))
             _write(f"/proc/{self.pid}/oom_score_adj", OOM_SCORE)
         except (ProcessLookupError, FileNotFoundError, PermissionError):
             pass

@@ -23,10 +23,12 @@ from purra.contracts.clock import Clock, SystemClock
 from purra_bridge.wire.errors import WireError
 from purra_hosts.isolation.machine import Prober
 from purra_hosts.launch import Launch
+from purra_hosts.process.callbacks import SECRET, Service
+from purra_hosts.process.fleet import EventSink, Place
 from purra_hosts.process.gate import StartGate, outlast
 from purra_hosts.process.instance import Shared
 from purra_hosts.process.logs import LogSink
-from purra_hosts.process.route import EventSink, Place, Route
+from purra_hosts.process.route import Route
 from purra_hosts.process.staging import Folders
 from purra_hosts.process.timings import Timings
 from purra_hosts.restarts import RestartPolicy
@@ -60,6 +62,7 @@ class ProcessHost:
             raise WireError("spawn_failed", "the process host does not run on Windows")
         clock = clock or SystemClock()
         self._folders = Folders()
+        self._services: dict[str, Service] = {}
         self._place = Place(
             shared=Shared(
                 folders=self._folders,
@@ -67,6 +70,7 @@ class ProcessHost:
                 log_sink=logs,
                 token=lambda: clock.token(TOKEN_BYTES),
                 prober=Prober(),
+                services=self._services,
             ),
             starts=StartGate(starts or _processors()),
             events=events,
@@ -94,6 +98,14 @@ class ProcessHost:
         route = Route(launch, self._place)
         self._routes[launch.plugin] = route
         return route
+
+    def offer(self, name: str, service: Service) -> None:
+        """Lets plugins to which the host service `name` is granted ask for it, from now on. The
+        service `secret` is always there. Raises `ValueError` for one that is.
+        """
+        if name == SECRET or name in self._services:
+            raise ValueError(f"the service {name} is there already")
+        self._services[name] = service
 
     async def aclose(self, drain_s: float | None = None) -> None:
         """Stops all plugins at once and removes what they left. Calls in flight get `drain_s`.

@@ -18,7 +18,8 @@ class Timings:
     `exit_s`, `term_s`, `kill_s`: after half-closing the channel, after TERM, after KILL. `ping_s`:
     silence before a PING. `unresponsive_s`: silence, with a PING unanswered, before the instance is
     given up. `lag_s`: if the host's own loop was late by this much, its silence is not the plugin's
-    fault.
+    fault. `frame_s`: from a frame's beginning to its end. `retire_s`: for calls in flight when a
+    newer generation has taken over; longer than `drain_s`, because nobody waits for it.
     """
 
     hello_s: float = 10.0
@@ -33,3 +34,5 @@ class Timings:
     ping_s: float = 5.0
     unresponsive_s: float = 20.0
     lag_s: float = 1.0
+    frame_s: float = 20.0
+    retire_s: float = 60.0

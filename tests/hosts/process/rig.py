@@ -37,6 +37,8 @@ TOOLS: Final = (
     "fail",
     "unencodable",
     "stop_itself",
+    "hold",
+    "ask",
 )
 QUICK: Final = Timings(
     hello_s=5.0, ready_s=5.0, grace_s=0.3, drain_s=0.5, exit_s=0.5, term_s=0.5, kill_s=5.0

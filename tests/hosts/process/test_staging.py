@@ -54,6 +54,7 @@ def test_what_another_process_is_compiling_is_not_copied(
     import purra_sdk
 
     cache = Path(str(purra_sdk.__file__)).parent / "__pycache__"
+    cache.mkdir(exist_ok=True)
     passing = cache / "worker.cpython-311.pyc.140623250881344"
     request.addfinalizer(lambda: passing.unlink(missing_ok=True))
     passing.symlink_to("renamed already")

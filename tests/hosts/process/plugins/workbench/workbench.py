@@ -116,6 +116,24 @@ def stop_itself(call):
     return "continued"
 
 
+@tool(effect="world_read")
+def hold(call, on=True):
+    call.setup.hold(on)
+    return os.getpid()
+
+
+@tool(effect="world_read")
+def ask(call, adapter, method, args, times=1):
+    """Asks the host; the answers, or the codes and messages of the errors."""
+    answers = []
+    for _ in range(times):
+        try:
+            answers.append(call.ask(adapter, method, args))
+        except PluginError as error:
+            answers.append([error.code, error.message])
+    return answers
+
+
 @store("bench")
 class Bench:
     """Streams: `read` counts, `blob_put` takes an upload, `blob_get` gives bytes."""
@@ -166,6 +184,8 @@ plugin = Plugin(
         fail,
         unencodable,
         stop_itself,
+        hold,
+        ask,
     ],
     stores=[Bench],
 )
