@@ -265,12 +265,12 @@ class Shell:
 
     async def _read_inbox(self) -> None:
         while not self._state.ended:
-            page = await self._log.store.read(
-                keys.inbox(self._state.run), self._inbox_read, READ_PAGE
-            )
-            for body in page.records:
-                self._inbox_read += 1
-                self._hand_in(_Entry(self._inbox_read, body))
+            after = self._inbox_read
+            page = await self._log.store.read(keys.inbox(self._state.run), after, READ_PAGE)
+            for number, body in enumerate(page.records, after + 1):
+                if number > self._inbox_read:  # else `look` and the watch have read it both
+                    self._inbox_read = number
+                    self._hand_in(_Entry(number, body))
             if self._inbox_read >= page.head:
                 return
 

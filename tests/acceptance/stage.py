@@ -54,9 +54,9 @@ model = "puppet/strings"
 tools = [{tools}]
 context = ["puppet/note"]
 store = "{store}/journal"
+{more}
 [agent.limits]
 deadline_s = 120
-{more}
 [plugins.puppet]
 {puppet}
 [plugins.hand]
@@ -114,7 +114,10 @@ class Stage:
         fused: bool = False,
         more: str = "",
     ) -> Stage:
-        """Writes the manifest of a puppet: what it does is said in the prompt."""
+        """Writes the manifest of a puppet: what it does is said in the prompt.
+
+        `fused`: its plugins kill the kernel where the file `fuse` says. `more`: of the agent.
+        """
         fuse = f', fuse = "{self.fuse}"' if fused else ""
         text = PUPPETS.format(
             tools=", ".join(f'"hand/{tool}"' for tool in tools),
@@ -127,6 +130,16 @@ class Stage:
             plugins=PLUGINS,
         )
         self.manifest.write_text(text)
+        return self
+
+    def with_memory(self, text: str) -> Stage:
+        """The context is a memory file, in a process of its own."""
+        memory = self.folder / "AGENTS.md"
+        memory.write_text(text)
+        told = self.manifest.read_text().replace("puppet/note", "agentsmd/memory")
+        told += f'[plugins.agentsmd]\nconfig = {{ files = [{{ path = "{memory}" }}] }}\n'
+        told += f'grants = {{ fs.read = ["{self.folder}"] }}\n'
+        self.manifest.write_text(told)
         return self
 
     def argv(self, *arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from purra.limits import CANCEL_GRACE_S, LEASE_TTL_MS
-from tests.acceptance.stage import Stage, objects, parse
+from tests.acceptance.stage import Stage, adopted, alive_after, objects, parse
 
 TOOLS = ["hand.write", "hand.stare", "hand.dig"]
 WRITE = json.dumps([{"calls": [["hand.write", {"line": "once"}]]}, {"text": "Written."}])
@@ -22,11 +22,6 @@ WRITE = json.dumps([{"calls": [["hand.write", {"line": "once"}]]}, {"text": "Wri
 HANGING: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "model that heeds": ({"hang": "heed"}, "stream.opened", None),
     "model that is deaf": ({"text": "I will", "hang": "deaf"}, "stream.opened", None),
-    "reading tool that heeds": (
-        {"calls": [["hand.stare", {"heed": True}]]},
-        "tool.call.claimed",
-        None,
-    ),
     "reading tool that is deaf": (
         {"calls": [["hand.stare", {"heed": False}]]},
         "tool.call.claimed",
@@ -92,6 +87,38 @@ def test_a_running_run_ends_within_its_grace(tmp_path: Path, what: str) -> None:
     kinds = [event["kind"] for event in [*events, *rest]]
     assert kinds.count("stream.opened") == 1
     assert kinds[-1] == "run.canceled"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["int", "term"])
+def test_a_first_signal_ends_the_run_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
+    """APP-04: Ctrl-C on `purra run` is a cancel, with its result and its exit code."""
+    stage = Stage(tmp_path).puppets(TOOLS)
+    with running(stage, json.dumps([{"hang": "heed"}]), "stream.opened") as (process, _):
+        process.send_signal(number)
+        *rest, result = rest_of(process)
+        assert process.wait() == 130
+    assert [event["kind"] for event in rest] == [
+        "inbox.taken",
+        "attempt.superseded",
+        "run.canceled",
+    ]
+    assert result["status"] == "canceled"
+
+
+def test_a_second_signal_leaves_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """APP-04: whatever hangs; no orphan, and the run can be taken up."""
+    stage = Stage(tmp_path).puppets(TOOLS)
+    dig = json.dumps([{"calls": [["hand.dig", {"heed": False}]]}])
+    with adopted() as before:
+        with running(stage, dig, "tool.call.claimed") as (process, events):
+            assert process.stdout is not None and process.stderr is not None
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.readline().startswith("cancelling")
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            assert process.wait() == 130
+        assert alive_after(before, 2.0) == []
+    cancelled(stage, events[0]["run"])
 
 
 def killed(stage: Stage, point: str) -> str:

@@ -35,18 +35,6 @@ LOOK = json.dumps([{"calls": [["hand.look", {}]]}, {"text": "looked"}])
 Ask = Callable[[], Awaitable[Any]]
 
 
-def manifest_of(stage: Stage) -> Path:
-    """The puppets, with the context in a process of its own."""
-    stage.puppets(["hand.look"])
-    text = stage.manifest.read_text().replace("puppet/note", "agentsmd/memory")
-    memory = stage.folder / "AGENTS.md"
-    memory.write_text("Be brief.\n")
-    text += f'[plugins.agentsmd]\nconfig = {{ files = [{{ path = "{memory}" }}] }}\n'
-    text += f'grants = {{ fs.read = ["{stage.folder}"] }}\n'
-    stage.manifest.write_text(text)
-    return stage.manifest
-
-
 async def finish_of(application: Application) -> Finish:
     model = HostedModel(application.routes["puppet"], "strings")
     request = ModelRequest((Message("user", SAY),), (), 100)
@@ -84,8 +72,8 @@ def stopped(application: Application, plugin: str) -> Iterator[Callable[[], None
 
 def staged(tmp_path: Path, body: Callable[[Application], Awaitable[None]]) -> None:
     """Runs `body` with all plugins started."""
-    stage = Stage(tmp_path)
-    plan = make_plan(manifest_of(stage), Caller(state=stage.state))
+    stage = Stage(tmp_path).puppets(["hand.look"]).with_memory("Be brief.\n")
+    plan = make_plan(stage.manifest, Caller(state=stage.state))
 
     async def main() -> None:
         async with open_application(plan) as application:

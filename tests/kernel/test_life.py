@@ -8,6 +8,7 @@ import pytest
 import purra
 from purra.contracts.call import CallContext
 from purra.contracts.model import Content
+from purra.contracts.store import Page
 from purra.errors import PurraError
 from purra.journal.events import Event
 from purra.runs.run import Run
@@ -37,6 +38,31 @@ async def test_cancel_ends_a_model_call_and_voids_its_drafts() -> None:
         events = [event async for event in run.events()]
         assert not await run.cancel()
     assert kinds(events)[-3:] == ["inbox.taken", "attempt.superseded", "run.canceled"]
+
+
+@pytest.mark.anyio
+async def test_an_inbox_entry_is_taken_in_once_however_many_look() -> None:
+    """RUN-10: whoever writes from this process looks at once, and so does the watch; an entry that
+    both find would count twice, and the next one would be passed over."""
+
+    class Dawdling(MemoryStore):
+        async def read(self, stream: str, after: int, limit: int) -> Page:
+            page = await super().read(stream, after, limit)
+            for _ in range(5):
+                await anyio.sleep(0)
+            return page
+
+    model = ScriptModel([anyio.Event()])
+    async with purra.Kernel(model=model, store=Dawdling()) as kernel:
+        run = await kernel.submit("go")
+        await reached(run, "stream.opened")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(run.cancel)
+        assert (await run.wait()).status == "canceled"
+        events = [event async for event in run.events()]
+    taken = [event.data["entry"] for event in events if event.kind == "inbox.taken"]
+    assert taken == [1, 2, 3]
 
 
 @pytest.mark.anyio
