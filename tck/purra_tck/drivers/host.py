@@ -36,6 +36,7 @@ CAPABILITIES: Final = (
     "restarts",
     "reload",
     "callbacks",
+    "idle",
     "stdio",
 )
 """What a driver may declare. A rule about something that is not declared is n/a, or untestable."""
@@ -73,6 +74,8 @@ class Settings:
     kill_s: float = 5.0
     ping_s: float = 5.0
     unresponsive_s: float = 20.0
+    frame_s: float = 20.0
+    retire_s: float = 5.0
     restarts: Restarts | None = None
     starts: int = 4
 
@@ -83,6 +86,7 @@ class PluginSpec:
 
     `command`: `{python}` stands for an interpreter; or `entry`, module:attribute. `offers`: (kind,
     name). `limits`: `inflight`, `queue`, `threads`, `max_frame_bytes`, `nofile`, `memory_bytes`.
+    `services`: host services that the manifest asks for; `grants["host"]` names the granted ones.
     `isolation`: the level wanted. `idle_s`: 0 = never stopped for being idle.
     """
 
@@ -98,6 +102,7 @@ class PluginSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
     isolation: str = "none"
+    services: tuple[str, ...] = ()
     activation: str = "on-demand"
     idle_s: float = 0.0
 
@@ -173,6 +178,11 @@ class Handle(Protocol):
     async def upload(self, ask: Ask, chunks: AsyncIterable[bytes]) -> Any:
         """Sends bytes after the call, then gives the value of the result."""
 
+    async def use(self, kind: str, name: str, request: Mapping[str, Any]) -> Any:
+        """A call as a kernel makes it, so that what comes back fits the contract of `kind` (`tool`:
+        `request` is the arguments; `policy`: it is ignored). The value of the answer.
+        """
+
     async def stopping(self, ask: Ask, sent: Callable[[Callable[[], None]], None]) -> Any:
         """A call whose answer stays welcome after a stop: `sent` gets what requests the stop."""
 
@@ -183,6 +193,10 @@ class Host(Protocol):
     @property
     def events(self) -> Sequence[Event]:
         """What was announced."""
+
+    @property
+    def audits(self) -> Sequence[Mapping[str, Any]]:
+        """What was refused to plugins: `kind`, `plugin`, `instance`, `grant`."""
 
     @property
     def logs(self) -> Sequence[Mapping[str, Any]]:

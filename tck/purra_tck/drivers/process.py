@@ -16,11 +16,15 @@ from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any, Final
 
-from purra.contracts.call import Stop
+from purra.contracts.call import CallContext, Stop
 from purra.contracts.clock import SystemClock
-from purra.errors import PurraError
+from purra.contracts.policy import PolicyRequest
+from purra.contracts.tool import declare
+from purra.errors import AdapterError, PurraError
 from purra.values import MAX_DEPTH, freeze
 from purra_bridge.ports.channel import Request
+from purra_bridge.ports.policy import HostedPolicy
+from purra_bridge.ports.tool import HostedTools
 from purra_bridge.wire.errors import WireError
 from purra_hosts.launch import Isolation, Launch, LaunchLimits
 from purra_hosts.process.route import Route
@@ -36,6 +40,7 @@ STEP_S: Final = 0.25
 """The clock is moved in steps: a host may excuse a plugin for time that its own loop lost."""
 PASSES: Final = 4
 """Passes of the loop after each step, so that one timer can set the next."""
+_ASKED: Final = PolicyRequest("run", "session", "agent", "tool", "pure", "tool", {})
 _STATES: Final = {kind: state.name for state, kind in ANNOUNCED.items()}
 
 
@@ -43,7 +48,9 @@ class ProcessDriver:
     """Implements `purra_tck.drivers.host.HostDriver`."""
 
     kind = "process"
-    declares = frozenset({"clock", "inside", "heartbeat", "restarts"})
+    declares = frozenset(
+        {"clock", "inside", "heartbeat", "restarts", "reload", "callbacks", "idle"}
+    )
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -63,6 +70,7 @@ class _Host:
 
     def __init__(self, settings: Settings) -> None:
         self.events: list[Event] = []
+        self.audits: list[Mapping[str, Any]] = []
         self.logs: list[Mapping[str, Any]] = []
         self.faults: list[str] = []
         self._loop = asyncio.get_running_loop()
@@ -119,6 +127,9 @@ class _Host:
             self._loop.set_exception_handler(self._handler)
 
     def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        if kind not in _STATES:
+            self.audits.append({"kind": kind, **data})
+            return
         self.events.append(
             Event(
                 data["plugin"],
@@ -148,7 +159,7 @@ class _Handle:
         await self.route.stop(drain_s)
 
     async def reload(self) -> None:
-        raise NotImplementedError("the host does not declare reload")
+        await self.route.reload()
 
     async def status(self) -> Status:
         found = self.route.status()
@@ -172,6 +183,19 @@ class _Handle:
 
     async def upload(self, ask: Ask, chunks: AsyncIterable[bytes]) -> Any:
         return await self.route.upload(_request(ask), chunks)
+
+    async def use(self, kind: str, name: str, request: Mapping[str, Any]) -> Any:
+        try:
+            if kind == "policy":
+                decided = await HostedPolicy(self.route, name).decide(_ASKED, CallContext())
+                return {"verdict": decided.verdict, "reason": decided.reason}
+            tools = HostedTools(self.route, [declare(name, "", {}, "pure")])
+            found = await tools.call(name, request, CallContext())
+        except AdapterError as error:
+            raise WireError(
+                error.code, error.message, origin=error.origin, executed=error.executed
+            ) from error
+        return found.value
 
     async def stopping(self, ask: Ask, sent: Callable[[Callable[[], None]], None]) -> Any:
         stop = Stop()
@@ -238,6 +262,7 @@ def launch_of(spec: PluginSpec) -> Launch:
         sys_path=(str(spec.folder),) if spec.entry else (),
         limits=LaunchLimits(**spec.limits),
         isolation=Isolation(level=spec.isolation),
+        services=spec.services,
         activation="eager" if spec.activation == "eager" else "on-demand",
         idle_s=spec.idle_s,
     )

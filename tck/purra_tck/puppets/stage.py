@@ -131,14 +131,18 @@ class Puppet:
             due = self._sent
             await self._until(lambda due=due: self._written >= due or self.ended, "a piece taken")
 
-    async def frame(self, *kinds: int) -> Frame:
-        """The next frame of the host but PING and CREDIT; it must be one of `kinds`, if given."""
-        await self._until(lambda: self._frames or self.ended or self.eof, _names(kinds))
+    async def frame(self, *kinds: int, what: str = "") -> Frame:
+        """The next frame of the host but PING and CREDIT; it must be one of `kinds`, if given.
+
+        `what`: how a failure calls it.
+        """
+        due = what or _names(kinds)
+        await self._until(lambda: self._frames or self.ended or self.eof, due)
         if not self._frames:
-            raise SubjectFailed(_names(kinds), "the channel has ended")
+            raise SubjectFailed(due, "the channel has ended")
         found = self._frames.popleft()
         if kinds and found.kind not in kinds:
-            raise SubjectFailed(_names(kinds), f"{found.name} on id {found.call}: {found.shown()}")
+            raise SubjectFailed(due, f"{found.name} on id {found.call}: {found.shown()}")
         return found
 
     @property
@@ -154,6 +158,13 @@ class Puppet:
         """Waits for CREDIT on `call`; the sum of all that came."""
         await self._until(lambda: self.credit_of(call) > more_than, f"CREDIT on id {call}")
         return self.credit_of(call)
+
+    async def room(self, call: int, spent: int, window: int) -> None:
+        """Returns when a producer that has `spent` so many bytes of credit may send more."""
+        await self._until(
+            lambda: spent < window + self.credit_of(call),
+            f"CREDIT on id {call} for more than {spent} bytes",
+        )
 
     def credit_of(self, call: int) -> int:
         """The sum of the CREDIT that came on `call`."""

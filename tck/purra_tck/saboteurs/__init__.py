@@ -28,7 +28,7 @@ __all__ = ["MODULES", "Saboteur", "of", "references"]
 
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "host": ("host", "host_framing"),
+        "host": ("host", "host_framing", "host_handshake", "host_calls", "host_streams", "host_cancel"),
         "manifest": (),
         "model": (),
         "tool": (),

@@ -212,7 +212,7 @@ def _misses_falsy(patch: Patch) -> None:
 
 SABOTEURS: tuple[Saboteur, ...] = (
     broken("assumes-whole-header", "FRM-001", "WELCOME within", _assumes_whole_header),
-    broken("drops-second-in-buffer", "FRM-002", "a call ends within", _drops_second),
+    broken("drops-second-in-buffer", "FRM-002", "no end within", _drops_second),
     broken("bytearray(size)", "FRM-003", "more memory for a claim", _allocates_claims),
     broken("off-by-one-max", "FRM-004", "the error of a frame of 4097 bytes", _one_more_byte),
     broken("delivers-truncated", "FRM-005", "the loss of the connection", _delivers_truncated),
@@ -228,7 +228,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("str-for-bytes", "FRM-009", "bytes, empty", _decoding(_bytes_are_text)),
     broken("ignores-all-unknown", "FRM-010", "state DOWN", _skips_all),
     broken("KeyError-kills-host", "FRM-011", "after a late CREDIT", _looks_up_blindly),
-    broken("accepts-stray", "FRM-011", "a call ends within", _accepts_stray),
+    broken("accepts-stray", "FRM-011", "no end within", _accepts_stray),
     broken("last-terminal-wins", "FRM-012", "with two terminals", _last_wins),
     broken("global-abort", "FRM-013", "the calls of its sibling", _aborts_all),
     broken("blocking-read", "FRM-014", "while a frame stalls", _blocks_in_a_read),

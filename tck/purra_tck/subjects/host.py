@@ -42,6 +42,8 @@ __all__ = ["Act", "Asked", "HostSubject", "Stream", "alive", "hosted", "subject_
 
 PATIENCE_S: Final = 10.0
 """Longest wait for something that should come at once; reached only when it does not come."""
+SETTLING: Final = 5
+"""Passes of the loop from a new task to what it has the host do."""
 LOOK_S: Final = 0.002
 """How often is looked at what nobody announces."""
 
@@ -194,10 +196,13 @@ class Ended:
 
 
 class Asked:
-    """A caller that waits, in a task of its own."""
+    """Somebody who waits for `what`, in a task of its own."""
 
-    def __init__(self, subject: HostSubject, work: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, subject: HostSubject, work: Coroutine[Any, Any, Any], what: str = "a call"
+    ) -> None:
         self._subject = subject
+        self._what = what
         self.task = subject.spawn(work)
 
     @property
@@ -208,10 +213,13 @@ class Asked:
         """The caller gives up."""
         self.task.cancel()
 
-    async def ended(self) -> Ended:
+    async def ended(self, due: str = "an end") -> Ended:
         """How it ended, whichever way that was. Raises `SubjectFailed` if it does not end."""
-        waiting = asyncio.wait((self.task,))
-        await self._subject.within(waiting, "a call")
+        patience_s = self._subject.patience_s
+        with patience.limit(patience_s):
+            await asyncio.wait((self.task,))
+        if not self.task.done():
+            raise SubjectFailed(f"{due} of {self._what}", f"no end within {patience_s:g} s")
         if self.task.cancelled():
             return Ended("cancelled")
         error = self.task.exception()
@@ -220,22 +228,23 @@ class Asked:
         if isinstance(error, WireError):
             return Ended("error", error=error)
         raise SubjectFailed(
-            "a call ends with a value or an error of the specification",
+            f"{self._what} ends with a value or an error of the specification",
             f"{type(error).__name__}: {error}",
         )
 
     async def value(self) -> Any:
         """Its value. Raises `SubjectFailed` for any other end."""
-        found = await self.ended()
+        found = await self.ended("the value")
         if found.how != "value":
-            raise SubjectFailed("a value", str(found))
+            raise SubjectFailed(f"the value of {self._what}", str(found))
         return found.value
 
     async def fails(self, *codes: str) -> WireError:
         """Its error, which has one of `codes`. Raises `RuleViolation` for any other end."""
-        found = await self.ended()
+        due = f"error {' or '.join(codes)}" if codes else "an error"
+        found = await self.ended(due)
         if found.error is None or (codes and found.error.code not in codes):
-            raise RuleViolation(f"an error {' or '.join(codes)}".rstrip(), str(found))
+            raise RuleViolation(f"{due} of {self._what}", str(found))
         return found.error
 
 
@@ -287,7 +296,7 @@ class Act:
 
     def start(self) -> Asked:
         """Somebody who wants it to be ready."""
-        return Asked(self.subject, self.handle.start())
+        return Asked(self.subject, self.handle.start(), "a start")
 
     async def begin(self, **hello: Any) -> Puppet:
         """Starts it, up to READY. `hello`: what HELLO says otherwise."""
@@ -319,9 +328,21 @@ class Act:
         except SubjectFailed as failed:
             raise SubjectFailed(due, failed.observed) from failed
         await puppet.write(frames.result(call.id, "yes"))
-        ended = await asked.ended()
+        ended = await asked.ended(due)
         if ended.value != "yes":
             raise SubjectFailed(due, str(ended))
+
+    async def settled(self) -> None:
+        """Lets what was asked for get on its way."""
+        for _ in range(SETTLING):
+            await asyncio.sleep(0)
+
+    async def answers_all(self, puppet: Puppet) -> None:
+        """Answers a call of its own, passing by CANCELs; so all that was sent before has come."""
+        asked = self.ask("are you there?")
+        call = await puppet.called(skip=(frames.CANCEL,))
+        await puppet.write(frames.result(call.id, "yes"))
+        await asked.value()
 
     async def status(self) -> Status:
         """How it is."""

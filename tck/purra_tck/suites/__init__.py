@@ -13,7 +13,7 @@ __all__ = ["MODULES", "of"]
 
 MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "host": ("host_framing", "host_values"),
+        "host": ("host_framing", "host_values", "host_handshake", "host_calls", "host_streams", "host_cancel"),
         "manifest": (),
         "model": (),
         "tool": (),
