@@ -43,6 +43,18 @@ CAPABILITIES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Event:
+    """One announced step of an instance. `state`: a word of chapter 1; `code`: why it failed."""
+
+    plugin: str
+    instance: str
+    generation: int
+    state: str
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Restarts:
     """How failures are answered; the words of clause 7.4."""
 
@@ -62,6 +74,7 @@ class Settings:
     where it would only be a false alarm on a slow machine. The names are those of chapter 12 and 6.
 
     `restarts`: None = what has failed stays down. `starts`: how many instances start at once.
+    `listener`: is told each event, in the middle of the step, and may raise; needs `inside`.
     """
 
     hello_s: float = 10.0
@@ -78,6 +91,7 @@ class Settings:
     retire_s: float = 5.0
     restarts: Restarts | None = None
     starts: int = 4
+    listener: Callable[[Event], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +133,6 @@ class Ask:
     key: str = ""
     trace: Mapping[str, str] = field(default_factory=dict)
     exclusive: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One announced step of an instance. `state`: a word of chapter 1; `code`: why it failed."""
-
-    plugin: str
-    instance: str
-    generation: int
-    state: str
-    code: str = ""
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

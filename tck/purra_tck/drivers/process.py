@@ -76,6 +76,7 @@ class _Host:
         self._loop = asyncio.get_running_loop()
         self._handler = self._loop.get_exception_handler()
         self._loop.set_exception_handler(self._on_fault)
+        self._listener = settings.listener
         self._ahead_s = 0.0
         self._wall_s = 0.0
         self._real = (time.time, time.time_ns)
@@ -130,16 +131,17 @@ class _Host:
         if kind not in _STATES:
             self.audits.append({"kind": kind, **data})
             return
-        self.events.append(
-            Event(
-                data["plugin"],
-                data["instance"],
-                data["generation"],
-                _STATES[kind],
-                data.get("code", ""),
-                data.get("message", ""),
-            )
+        event = Event(
+            data["plugin"],
+            data["instance"],
+            data["generation"],
+            _STATES[kind],
+            data.get("code", ""),
+            data.get("message", ""),
         )
+        self.events.append(event)
+        if self._listener is not None:
+            self._listener(event)
 
     def _on_fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

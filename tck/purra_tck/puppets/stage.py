@@ -313,7 +313,8 @@ class Stage:
     """The folder of one plugin. Each process that a host starts from it turns up in `enter`."""
 
     def __init__(self, folder: Path, tap: Tap, patience_s: float, **spec: Any) -> None:
-        """`spec`: fields of `PluginSpec`."""
+        """`spec`: fields of `PluginSpec`, and `files`: name -> text of more files in the folder."""
+        self._files: Mapping[str, str] = spec.pop("files", {})
         self.puppets: list[Puppet] = []
         self._tap = tap
         self._patience_s = patience_s
@@ -329,6 +330,8 @@ class Stage:
         folder = self.spec.folder
         folder.mkdir(exist_ok=True)
         shutil.copy(SCRIPT, folder)
+        for name, text in self._files.items():
+            (folder / name).write_text(text, encoding="utf-8")
         (folder / MANIFEST).write_text(manifest_text(self.spec), encoding="utf-8")
         self._server = await asyncio.start_unix_server(self._come, str(folder / "kit"))
         return self

@@ -28,7 +28,15 @@ __all__ = ["MODULES", "Saboteur", "of", "references"]
 
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "host": ("host", "host_framing", "host_handshake", "host_calls", "host_streams", "host_cancel"),
+        "host": (
+            "host",
+            "host_framing",
+            "host_handshake",
+            "host_calls",
+            "host_streams",
+            "host_cancel",
+            "host_lifecycle",
+        ),
         "manifest": (),
         "model": (),
         "tool": (),

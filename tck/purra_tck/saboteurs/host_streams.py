@@ -132,7 +132,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("wraps-credit", "STR-005", "error protocol_violation", _wraps_credit),
     broken("leaks-abandoned", "STR-006", "CANCEL for a stream that was left", _leaks_abandoned),
     broken("crash-looks-like-END", "STR-007", "that broke by SIGKILL", _crash_looks_like_end),
-    broken("waits-for-item", "STR-008", "a stream of no frame", _waits_for_item),
+    broken("waits-for-item", "STR-008", "a stream ends within", _waits_for_item),
     broken("shared-queue", "STR-009", "CREDIT on id 3", _shared_queue),
-    broken("waits-for-full-batch", "STR-010", "the first item", _full_batches),
+    broken("waits-for-full-batch", "STR-010", "item ends within", _full_batches),
 )

@@ -30,6 +30,7 @@ from purra_tck import patience
 from purra_tck.drivers.host import Ask, Event, Handle, Host, HostDriver, Settings, Status
 from purra_tck.puppets import frames
 from purra_tck.puppets.stage import Called, Puppet, Stage, Tap
+from purra_tck.subjects.machine import Residue
 from purra_tck.verdict import (
     Case,
     NotApplicable,
@@ -58,6 +59,8 @@ class HostSubject:
         self.tap = Tap()
         self.stack = AsyncExitStack()
         self.hosts: list[Host] = []
+        self.excused: set[int] = set()
+        """`id` of hosts whose faults are the check's own doing."""
         self._pids: set[int] = set()
         self._stages = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -117,6 +120,18 @@ class HostSubject:
             return found
         raise SubjectFailed(f"{what} within {self.patience_s:g} s", "it did not come")
 
+    def residue(self) -> Residue:
+        """What the host's process holds now, its tasks too if they can be seen."""
+        return Residue(self.driver.pid, tasks="inside" in self.driver.declares)
+
+    async def nothing_left(self, case: Case, residue: Residue, after: str) -> None:
+        """Demands that soon nothing is left of what was begun since `residue`."""
+        with patience.limit(self.patience_s):
+            while residue.left():
+                await asyncio.sleep(LOOK_S)
+        left = residue.left()
+        case.require(not left, f"nothing left {after}", left or f"nothing left {after}")
+
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the subject."""
         task = asyncio.create_task(work)
@@ -143,7 +158,7 @@ class HostSubject:
     def check_faults(self) -> None:
         """Raises `RuleViolation` for an error that nobody caught inside a host."""
         for host in self.hosts:
-            if host.faults:
+            if host.faults and id(host) not in self.excused:
                 raise RuleViolation("no error inside the host that nobody handles", host.faults[0])
 
 
@@ -156,8 +171,13 @@ async def subject_of(
         subject = HostSubject(driver, Path(folder), patience_s)
         try:
             yield subject
-        finally:
-            await subject.close()
+        except BaseException as first:  # what the check says goes before what closing says
+            try:
+                await subject.close()
+            except Exception as second:  # whatever it is, the first one is the verdict
+                first.add_note(f"and closing failed: {second}")
+            raise
+        await subject.close()
 
 
 HostCheck = Callable[[Case, HostSubject], Coroutine[Any, Any, None]]
@@ -362,6 +382,12 @@ class Act:
             return found
         raise SubjectFailed(
             f"state {' or '.join(states)} within {self.subject.patience_s:g} s", found.state
+        )
+
+    async def announced(self, state: str) -> None:
+        """Waits until the last step that was announced of it is `state`."""
+        await self.subject.until(
+            lambda: self.events() and self.events()[-1].state == state, f"{state} is announced"
         )
 
     async def down(self) -> Status:

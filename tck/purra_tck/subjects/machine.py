@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
-__all__ = ["Memory", "children", "descriptors", "threads"]
+__all__ = ["Memory", "Residue", "children", "descriptors", "threads"]
 
 
 class Memory:
@@ -53,3 +54,33 @@ def children(pid: int) -> list[int]:
         if path.exists():
             found += [int(child) for child in path.read_text().split()]
     return found
+
+
+class Residue:
+    """What a process holds, taken once to be compared with later: nothing may be left over.
+
+    `tasks`: counts tasks of the running loop too; for a host in the kit's own process.
+    """
+
+    def __init__(self, pid: int, *, tasks: bool = False) -> None:
+        self._pid = pid
+        self._tasks = tasks
+        self._before = self._now()
+
+    def left(self) -> str:
+        """What there is now and was not before, in words; "" if nothing."""
+        now = self._now()
+        more = {
+            name: now[name] - count for name, count in self._before.items() if now[name] > count
+        }
+        return ", ".join(f"{count} {name}" for name, count in more.items())
+
+    def _now(self) -> dict[str, int]:
+        found = {
+            "descriptors": descriptors(self._pid),
+            "threads": threads(self._pid),
+            "processes": len(children(self._pid)),
+        }
+        if self._tasks:
+            found["tasks"] = len(asyncio.all_tasks())
+        return found

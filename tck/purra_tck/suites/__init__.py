@@ -13,7 +13,15 @@ __all__ = ["MODULES", "of"]
 
 MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "host": ("host_framing", "host_values", "host_handshake", "host_calls", "host_streams", "host_cancel"),
+        "host": (
+            "host_framing",
+            "host_values",
+            "host_handshake",
+            "host_calls",
+            "host_streams",
+            "host_cancel",
+            "host_lifecycle",
+        ),
         "manifest": (),
         "model": (),
         "tool": (),
