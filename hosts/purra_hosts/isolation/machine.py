@@ -79,15 +79,23 @@ class Prober:
         return await asyncio.shield(self._findings)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        findings = probe()
+        told: Findings | Exception
         try:
-            loop.call_soon_threadsafe(self._told, findings)
+            told = probe()
+        except Exception as error:  # a fault of ours: the start that waits must hear of it
+            told = error
+        try:
+            loop.call_soon_threadsafe(self._told, told)
         except RuntimeError:
             pass  # the loop is closed, and nobody waits any more
 
-    def _told(self, findings: Findings) -> None:
-        if self._findings is not None and not self._findings.done():
-            self._findings.set_result(findings)
+    def _told(self, told: Findings | Exception) -> None:
+        if self._findings is None or self._findings.done():
+            return
+        if isinstance(told, Exception):
+            self._findings.set_exception(told)
+        else:
+            self._findings.set_result(told)
 
 
 def _landlock_version() -> tuple[int, str]:

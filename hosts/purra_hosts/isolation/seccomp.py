@@ -138,6 +138,8 @@ _SCHEDULING: Final = (
     "sched_setparam",
     "sched_setattr",
 )
+_EVERYBODY: Final = 0xFFFFFFFF
+"""As a process id: -1."""
 _SIGNALS: Final = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 _LANDLOCK_TRUNCATE: Final = 3
 _LANDLOCK_SIGNALS: Final = 6
@@ -217,9 +219,11 @@ def _signals(wish: Wish) -> Iterator[Rule]:
         yield Rule("pidfd_send_signal", EPERM)
         if not scoped:
             yield Rule("tkill", EPERM)
-    elif not scoped:
+    elif scoped:
+        yield Rule("kill", EPERM, (NoneOf(0, (_EVERYBODY,)),))
+    else:
         # Its children's numbers are not known; the host's is, also as the leader of a group.
-        named = (wish.host, -wish.host & 0xFFFFFFFF, 0xFFFFFFFF)
+        named = (wish.host, -wish.host & 0xFFFFFFFF, _EVERYBODY)
         for name in _SIGNALS:
             yield Rule(name, EPERM, (NoneOf(0, named),))
         yield Rule("tkill", EPERM, (NoneOf(0, (wish.host,)),))

@@ -1,0 +1,55 @@
+"""A plugin that attacks its host. Each attack returns its evidence, or raises what stopped it.
+
+`attack` runs one of them; `work` one of the honest jobs that a jail must not get in the way of.
+Attacks come from the test's own list of targets, so that at level none, where they must get
+through, they do no harm.
+"""
+
+# mypy: ignore-errors
+
+import crime_files
+import crime_processes
+import crime_sockets
+import honest
+
+from purra_sdk import Plugin, tool
+
+ATTACKS = {
+    name: function
+    for crimes in (crime_files, crime_sockets, crime_processes)
+    for name, function in vars(crimes).items()
+    if callable(function) and getattr(function, "__module__", "") == crimes.__name__
+    if not name.startswith("_")
+}
+JOBS = {
+    name: function
+    for name, function in vars(honest).items()
+    if callable(function) and getattr(function, "__module__", "") == "honest"
+    if not name.startswith("_")
+}
+
+
+@tool(effect="world_read")
+def attack(call, name, target):
+    """The evidence that the attack got through, or what stopped it."""
+    try:
+        evidence = ATTACKS[name](target)
+    except OSError as error:
+        return {"stopped": type(error).__name__, "errno": error.errno}
+    except Exception as error:  # a mistake of the attack itself: its test must not pass
+        return {"failed": f"{type(error).__name__}: {error}"}
+    return {"evidence": str(evidence)[:200]}
+
+
+@tool(effect="world_read")
+def names(call):
+    return {"attacks": sorted(ATTACKS), "jobs": sorted(JOBS)}
+
+
+@tool(effect="world_read")
+def work(call, name, target):
+    """What the job gives; its failures are the test's."""
+    return JOBS[name](target)
+
+
+plugin = Plugin(tools=[attack, names, work])
