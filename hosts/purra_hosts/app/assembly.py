@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-from anyio.abc import TaskGroup
 
 from purra.contracts.store import Store
 from purra.contracts.tool import ToolSchema
@@ -76,22 +75,6 @@ class Application:
     plan: Plan
     routes: Mapping[str, Route] = field(repr=False)
 
-    def warm(self, tasks: TaskGroup) -> None:
-        """Starts all plugins now, at once, and waits for none of them.
-
-        A first call finds its plugin on the way, or there. A start that fails is told by the first
-        call that needs the plugin.
-        """
-        for route in self.routes.values():
-            tasks.start_soon(_try_start, route)
-
-
-async def _try_start(route: Route) -> None:
-    try:
-        await route.start()
-    except WireError:
-        return
-
 
 @asynccontextmanager
 async def open_kernel(
@@ -107,8 +90,8 @@ async def open_kernel(
     folder. `state`: the folder that `{state}` stands for. When the block ends, every plugin process
     is gone; runs that were going on are left as they are, to be resumed.
 
-    Raises `PurraError` before anything started (see `make_plan`), and `AdapterError` if an eager
-    plugin or the store cannot start.
+    Raises `PurraError` before anything started (see `make_plan`), or if an eager plugin or the
+    store cannot start.
     """
     caller = Caller(params=params, state=None if state is None else Path(state))
     plan = make_plan(Path(manifest), caller)
@@ -118,12 +101,15 @@ async def open_kernel(
 
 @asynccontextmanager
 async def open_application(
-    plan: Plan, *, watchers: Watchers | None = None
+    plan: Plan, *, watchers: Watchers | None = None, start_all: bool = False
 ) -> AsyncIterator[Application]:
     """Carries a plan out. The kernel of a plan for the store alone can look at runs and end them.
 
-    Raises `AdapterError` if an eager plugin or the store cannot start, and
-    `PurraError(invalid_argument)` if the state folder cannot be made.
+    `start_all`: not only eager plugins are ready before the kernel is given, so that a set-up that
+    does not work is known before there is a run.
+
+    Raises `PurraError`: the host's code, or `plugin_broken`, if one of those cannot start;
+    `invalid_argument` if the state folder cannot be made.
     """
     watchers = watchers or Watchers()
     make_state(plan)
@@ -132,7 +118,7 @@ async def open_application(
         host = _process_host(watchers.logs, told.event)
         await stack.enter_async_context(host)
         routes = {name: host.add(launch) for name, launch in plan.launches.items()}
-        await _start_eager(routes)
+        await _start(routes, start_all)
         kernel = Kernel.of(
             _adapters(plan.match, routes),
             _store(plan.match, routes),
@@ -216,7 +202,7 @@ def _process_host(
         raise adapter_error(error) from error
 
 
-async def _start_eager(routes: Mapping[str, Route]) -> None:
+async def _start(routes: Mapping[str, Route], start_all: bool) -> None:
     """All at once; the first failure, in start order, is the error."""
     failures: dict[str, WireError] = {}
 
@@ -228,11 +214,25 @@ async def _start_eager(routes: Mapping[str, Route]) -> None:
 
     async with anyio.create_task_group() as tasks:
         for name, route in routes.items():
-            if route.launch.activation == "eager":
+            if start_all or route.launch.activation == "eager":
                 tasks.start_soon(partial(start, name, route))
     for name in routes:
         if name in failures:
-            raise adapter_error(failures[name])
+            raise _cannot_start(name, failures[name])
+
+
+def _cannot_start(name: str, error: WireError) -> PurraError:
+    """What the host found wrong keeps its code; what the plugin did makes it a broken plugin."""
+    code = error.code if error.origin == "host" else "plugin_broken"
+    tail = str(error.detail.get("stderr", "")).strip().splitlines()[-1:]
+    said = f"; it said: {tail[0]}" if tail and tail[0] not in error.message else ""
+    return PurraError(
+        code,
+        f"it does not start: {error.message}{said}",
+        where=f"plugin {name}",
+        hint="`purra plugins doctor --manifest FILE` shows more",
+        detail=error.detail,
+    )
 
 
 def _adapters(match: Match, routes: Mapping[str, Route]) -> Adapters:

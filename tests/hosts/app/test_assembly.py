@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from purra.errors import AdapterError, PurraError
+from purra.errors import PurraError
 from purra.manifest.host import Caller
 from purra_hosts.app.assembly import Watchers, open_application, open_kernel, run_sync
 from purra_hosts.app.plan import make_plan
@@ -151,7 +151,7 @@ def test_an_eager_plugin_that_cannot_start_says_why(tmp_path: Path) -> None:
         async with open_kernel(path):
             pass
 
-    with pytest.raises(AdapterError, match="not_there_at_all"):
+    with pytest.raises(PurraError, match="not_there_at_all.*plugin_broken"):
         anyio.run(main)
 
 

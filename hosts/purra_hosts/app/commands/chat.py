@@ -48,10 +48,11 @@ def chat(
 
     async def main() -> None:
         async with (
-            open_application(plan, watchers=Watchers(events=shown.plugin)) as application,
+            open_application(
+                plan, watchers=Watchers(events=shown.plugin), start_all=True
+            ) as application,
             anyio.create_task_group() as tasks,
         ):
-            application.warm(tasks)
             kernel = application.kernel
             name = session or f"chat-{kernel.clock.token(4)}"
             typer.echo(f"session {name}; Ctrl-D leaves", err=True)

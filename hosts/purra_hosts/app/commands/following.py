@@ -47,10 +47,11 @@ def follow_run(
 
 async def _follow(plan: Plan, shown: View, begin: Begin) -> int:
     async with (
-        open_application(plan, watchers=Watchers(events=shown.plugin)) as application,
+        open_application(
+            plan, watchers=Watchers(events=shown.plugin), start_all=True
+        ) as application,
         anyio.create_task_group() as tasks,
     ):
-        application.warm(tasks)
         run = await begin(application.kernel)
         tasks.start_soon(_cancel_on_interrupt, run)
         result = await show_run(run, shown)

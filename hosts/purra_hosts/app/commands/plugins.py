@@ -16,12 +16,14 @@ import typer
 from purra.errors import PurraError
 from purra.registry.discovery import Discovered, Discovery, discover
 from purra_hosts.app import exits
+from purra_hosts.app.commands.new import new
 from purra_hosts.app.options import Json, Params, StateFolder, params_of
 from purra_hosts.app.printing import json_line, print_table
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="What is installed, and whether it is well.")
+app.command(no_args_is_help=True)(new)
 
 Folders = Annotated[
     list[Path] | None, typer.Option("--folder", help="Search this folder for plugins, too.")
