@@ -151,7 +151,7 @@ def test_an_eager_plugin_that_cannot_start_says_why(tmp_path: Path) -> None:
         async with open_kernel(path):
             pass
 
-    with pytest.raises(PurraError, match="not_there_at_all.*plugin_broken"):
+    with pytest.raises(PurraError, match=r"not_there_at_all.*plugin_broken"):
         anyio.run(main)
 
 
