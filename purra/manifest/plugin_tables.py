@@ -37,7 +37,8 @@ _MEMORY: Final = re.compile(r"(\d{1,12})(KiB|MiB|GiB)\Z", re.ASCII)
 _SHELLS: Final = re.compile(
     r"(?:(?:ba|da|z|k|c|tc|fi|pw)?sh|powershell|busybox|cmd|env)(?:\.exe)?\Z"
 )
-_PROGRAM: Final = re.compile(r"[A-Za-z0-9._+/-]+\Z", re.ASCII)
+_PROGRAM: Final = re.compile(r"(?:[A-Za-z0-9._+/-]+|\{python\})\Z", re.ASCII)
+"""A name or a path; `{python}` is the interpreter that the host runs plugins with."""
 
 
 def memory_bytes(text: str) -> int:

@@ -10,6 +10,7 @@ import typer
 from purra.errors import PurraError
 from purra_tck import suites
 from purra_tck.commands.host import host
+from purra_tck.commands.plugin import plugin
 from purra_tck.commands.selftest import selftest
 from purra_tck.rules import SUITES, catalogue
 
@@ -18,6 +19,7 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Prove a plugin, a host or a store.")
 app.command()(selftest)
 app.command()(host)
+app.command()(plugin)
 
 
 @app.command("list")

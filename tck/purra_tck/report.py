@@ -132,8 +132,9 @@ def lines_of(rule: Rule, outcome: Outcome, *, verbose: bool = False) -> Iterator
         "explain": f"purra tck explain {rule.id}" if outcome.status != "pass" else "",
     }
     for name, text in told.items():
-        if text:
-            yield f"    {name:<9} {text}"
+        for line in text.splitlines():
+            yield f"    {name:<9} {line}"
+            name = ""
 
 
 _MARKS: Final[Mapping[str, str]] = {

@@ -29,13 +29,16 @@ CHECK_TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SubjectInfo:
-    """What is judged: for the head of a report."""
+    """What is judged: for the head of a report. `argv`: the words after `purra tck` that judge it
+    again, for `replay`.
+    """
 
     name: str
     version: str = ""
     digest: str = ""
     kind: str = ""
     declared: Mapping[str, Any] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

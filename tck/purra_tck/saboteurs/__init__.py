@@ -37,7 +37,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_cancel",
             "host_lifecycle",
         ),
-        "manifest": (),
+        "manifest": ("plugin_manifest",),
         "model": (),
         "tool": (),
         "context": (),

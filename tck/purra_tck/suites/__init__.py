@@ -22,7 +22,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_cancel",
             "host_lifecycle",
         ),
-        "manifest": (),
+        "manifest": ("manifest", "manifest_running"),
         "model": (),
         "tool": (),
         "context": (),

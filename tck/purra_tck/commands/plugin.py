@@ -1,0 +1,61 @@
+"""`purra tck plugin`: prove a plugin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+if TYPE_CHECKING:
+    from purra_tck.rules import Rule
+    from purra_tck.verdict import Outcome
+
+__all__ = ["plugin"]
+
+
+def plugin(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLUGIN", help="A folder, a wheel, a tck.toml, or the id of an installed one."
+        ),
+    ],
+    only: Annotated[list[str] | None, typer.Option(help="Ids of rules, as `TOL-*`.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write tck.json, junit.xml and index.html here.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For all chance in the checks.")] = 1,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Configures the plugin.")
+    ] = None,
+    fixtures: Annotated[
+        Path | None, typer.Option(help="A tck.toml instead of the plugin's own.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Run each check once, not twice.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
+) -> None:
+    """Judge a plugin by the rules for its manifest and for everything that it provides.
+
+    Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected or found, 3 the kit
+    broke, 5 cut short.
+    """
+    from purra_tck import report as reports
+    from purra_tck.plugin_plan import Asked, config_of, judged_package, plan_of
+    from purra_tck.runner import run
+
+    asked = Asked(
+        subject, fixtures, config_of(config or ()), tuple(only or ()), seed, twice=not once
+    )
+
+    def tell(rule: Rule, outcome: Outcome) -> None:
+        for line in reports.lines_of(rule, outcome, verbose=verbose):
+            typer.echo(line)
+
+    with judged_package(asked) as package:
+        found = anyio.run(run, plan_of(package, asked), tell)
+    if report is not None:
+        reports.write_report(found, report)
+    sys.exit(reports.leave(found))
