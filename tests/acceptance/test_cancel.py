@@ -62,6 +62,11 @@ def rest_of(process: subprocess.Popen[str]) -> list[dict[str, Any]]:
     return objects(process.stdout.read())
 
 
+def of_the_run(events: list[dict[str, Any]]) -> list[str]:
+    """Kinds of events without what plugins did meanwhile, which rides on any commit."""
+    return [event["kind"] for event in events if not event["kind"].startswith("plugin.")]
+
+
 def cancelled(stage: Stage, run: str) -> None:
     """The command says that the run has ended, and that it was cancelled."""
     told = stage.purra("runs", "cancel", run, "--by", "a test", "--json")
@@ -97,11 +102,7 @@ def test_a_first_signal_ends_the_run_in_good_order(tmp_path: Path, number: signa
         process.send_signal(number)
         *rest, result = rest_of(process)
         assert process.wait() == 130
-    assert [event["kind"] for event in rest] == [
-        "inbox.taken",
-        "attempt.superseded",
-        "run.canceled",
-    ]
+    assert of_the_run(rest) == ["inbox.taken", "attempt.superseded", "run.canceled"]
     assert result["status"] == "canceled"
 
 
@@ -140,10 +141,16 @@ def test_an_unowned_run_is_ended_by_the_command_itself(tmp_path: Path) -> None:
     cancelled(stage, run)
     events = journal(stage, run)
     kinds = [event["kind"] for event in events]
-    ending = kinds.index("stream.opened") + 1
-    assert kinds[ending:] == ["run.owned", "inbox.taken", "attempt.superseded", "run.canceled"]
-    assert events[-1]["at_ms"] - events[ending]["at_ms"] < CANCEL_GRACE_S * 1000
-    assert events[-1]["at_ms"] - events[ending - 1]["at_ms"] < LEASE_TTL_MS
+    opened = kinds.index("stream.opened")
+    taken = kinds.index("run.owned", opened)
+    assert of_the_run(events[taken:]) == [
+        "run.owned",
+        "inbox.taken",
+        "attempt.superseded",
+        "run.canceled",
+    ]
+    assert events[-1]["at_ms"] - events[taken]["at_ms"] < CANCEL_GRACE_S * 1000
+    assert events[-1]["at_ms"] - events[opened]["at_ms"] < LEASE_TTL_MS
     assert stage.lines == []
 
 
@@ -177,7 +184,7 @@ def test_a_cancel_ends_one_run_and_no_other_of_its_session(tmp_path: Path) -> No
             assert [rest["kind"] for rest in rest_of(second)][-2:] == ["run.canceled", "result"]
             assert second.wait() == 130
         assert first.poll() is None
-        assert journal(stage, events[0]["run"])[-1]["kind"] == "stream.opened"
+        assert of_the_run(journal(stage, events[0]["run"]))[-1] == "stream.opened"
         cancelled(stage, events[0]["run"])
         assert first.wait() == 130
 

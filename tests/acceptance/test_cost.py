@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -19,7 +20,7 @@ from tests.acceptance.tap import Tap, tapped
 MODEL_CALLS = 2
 COMMITS = 6
 FRAMES = 30
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"text": "I write it down.", "calls": [["hand.write", {"line": "once"}]]},
     {"text": "It is written down."},
 ]
