@@ -10,7 +10,9 @@ PACKAGES := purra hosts/purra_hosts bridge/purra_bridge bridge/purra_sdk tck/pur
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3.14 python3,$(shell command -v $(name))))
 QUESTION ?= How does a caller cancel a running tool?
 
-.PHONY: help setup demo test check format snapshots clean
+SOAK_MINUTES ?= 20
+
+.PHONY: soak help setup demo test check format snapshots clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -32,6 +34,9 @@ demo: $(STAMP) ## one real agent over docs/, four plugins, no network
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -n auto
+
+soak: $(STAMP) ## storms over eight plugins for SOAK_MINUTES (20)
+	$(BIN)/python -m tests.chaos.storm --minutes $(SOAK_MINUTES)
 
 check: $(STAMP) ## lint, format, types, rings, gates
 	$(BIN)/ruff check .
