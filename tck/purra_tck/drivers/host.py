@@ -44,7 +44,9 @@ CAPABILITIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One announced step of an instance. `state`: a word of chapter 1; `code`: why it failed."""
+    """One announced step of an instance. `state`: a word of chapter 1; `code`: why it failed;
+    `at_s`: when, by the host's clock.
+    """
 
     plugin: str
     instance: str
@@ -52,6 +54,7 @@ class Event:
     state: str
     code: str = ""
     message: str = ""
+    at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,7 @@ class _Host:
             _STATES[kind],
             data.get("code", ""),
             data.get("message", ""),
+            self._loop.time(),
         )
         self.events.append(event)
         if self._listener is not None:

@@ -182,10 +182,16 @@ class Puppet:
     def do_print(self, text):
         print(text, flush=True)
 
-    def do_fork(self, session=False, silent=True, late=b"", ignore=False, delay=0.0):
-        """A child that stays; `late` is written to the channel once this process is dead."""
+    def do_fork(self, session=False, silent=True, late=b"", ignore=False, mark=""):
+        """A child that stays; `late` is written to the channel once this process is dead and
+        `mark` + ".go" is there; then `mark` is made.
+        """
+        ready, tell = os.pipe()
         pid = os.fork()
         if pid:
+            os.close(tell)
+            os.read(ready, 1)  # it has a session of its own now, if it is to have one
+            os.close(ready)
             return pid
         import time
 
@@ -198,14 +204,18 @@ class Puppet:
             os.close(1)
             os.close(2)
         parent = os.getppid()
+        os.close(ready)
+        os.close(tell)
         while late and os.getppid() == parent:
             time.sleep(0.001)
         if late:
-            time.sleep(delay)
+            while not os.path.exists(mark + ".go"):
+                time.sleep(0.001)
             try:
                 os.write(self.channel, late)
             except OSError:
                 pass
+            os.close(os.open(mark, os.O_CREAT))
         if not late and self.channel >= 0:
             os.close(self.channel)
         time.sleep(60)

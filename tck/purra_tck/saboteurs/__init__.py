@@ -36,6 +36,8 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_streams",
             "host_cancel",
             "host_lifecycle",
+            "host_supervision",
+            "host_restarts",
         ),
         "manifest": ("plugin_manifest",),
         "model": (),

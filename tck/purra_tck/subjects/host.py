@@ -132,6 +132,14 @@ class HostSubject:
         left = residue.left()
         case.require(not left, f"nothing left {after}", left or f"nothing left {after}")
 
+    async def ended(self, pid: int, what: str) -> None:
+        """Waits for the end of a process that is not the kit's. Raises `SubjectFailed`."""
+        await self.until(lambda: not alive(pid), what)
+
+    def forget(self, task: asyncio.Task[Any]) -> None:
+        """A task whose end was seen: what it holds can go."""
+        self._tasks.discard(task)
+
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task that ends with the subject."""
         task = asyncio.create_task(work)
@@ -240,6 +248,7 @@ class Asked:
             await asyncio.wait((self.task,))
         if not self.task.done():
             raise SubjectFailed(f"{due} of {self._what}", f"no end within {patience_s:g} s")
+        self._subject.forget(self.task)
         if self.task.cancelled():
             return Ended("cancelled")
         error = self.task.exception()
@@ -383,6 +392,11 @@ class Act:
         raise SubjectFailed(
             f"state {' or '.join(states)} within {self.subject.patience_s:g} s", found.state
         )
+
+    def starts(self) -> int:
+        """How many instances were started: announced, or seen on the stage, whichever is more."""
+        announced = sum(event.state == "STARTING" for event in self.events())
+        return max(announced, len(self.stage.puppets))
 
     async def announced(self, state: str) -> None:
         """Waits until the last step that was announced of it is `state`."""

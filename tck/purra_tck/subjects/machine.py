@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
-__all__ = ["Memory", "Residue", "children", "descriptors", "threads"]
+__all__ = ["Memory", "Residue", "Signals", "children", "descriptors", "threads"]
 
 
 class Memory:
@@ -84,3 +86,34 @@ class Residue:
         if self._tasks:
             found["tasks"] = len(asyncio.all_tasks())
         return found
+
+
+class Signals:
+    """Watches what this process signals, while the block lasts.
+
+    `to_nobody`: (function, number, signal) of each that went to a process that is not there, not
+    even as a zombie. Signal 0 only asks and is not counted.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.to_nobody: list[tuple[str, int, int]] = []
+        self._real = {"kill": os.kill, "killpg": os.killpg}
+
+    def __enter__(self) -> Self:
+        for name, real in self._real.items():
+            vars(os)[name] = self._watched(name, real)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        vars(os).update(self._real)
+
+    def _watched(self, name: str, real: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        def send(pid: int, number: int) -> None:
+            if number:
+                self.sent += 1
+                if not os.path.exists(f"/proc/{abs(pid)}"):
+                    self.to_nobody.append((name, pid, int(number)))
+            real(pid, number)
+
+        return send

@@ -21,6 +21,8 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_streams",
             "host_cancel",
             "host_lifecycle",
+            "host_supervision",
+            "host_restarts",
         ),
         "manifest": ("manifest", "manifest_running"),
         "model": (),
