@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from purra import values
 from purra.contracts.store import (
     ANY,
     Append,
@@ -16,6 +18,7 @@ from purra.contracts.store import (
     Document,
     Drop,
     Op,
+    Page,
     Put,
     Receipt,
     Scan,
@@ -28,10 +31,10 @@ from purra_tck.verdict import Case, RuleViolation
 if TYPE_CHECKING:
     from purra_tck.subjects.store import Opening
 
-__all__ = ["Client", "refused", "shown", "woken"]
+__all__ = ["Client", "part", "refused", "shown", "woken"]
 
 SHOWN_CHARS: Final = 300
-PAGE: Final = 1000
+PAGE_RECORDS: Final = 1000
 
 
 class Client:
@@ -88,23 +91,28 @@ class Client:
         await self.commit(Drop(self.name(stream)))
 
     async def doc(self, key: str) -> Document | None:
-        """The document."""
-        (found,) = await self.store.get([self.name(key)])
-        return found
+        """The document, its value made of dicts and lists."""
+        return (await self.docs(key))[0]
 
     async def docs(self, *keys: str) -> tuple[Document | None, ...]:
         """The documents, in the order of `keys`."""
-        return await self.store.get([self.name(key) for key in keys])
+        found = await self.store.get([self.name(key) for key in keys])
+        return tuple(each and replace(each, value=values.thaw(each.value)) for each in found)
+
+    async def read(self, stream: str, after: int, limit: int = 10) -> Page:
+        """A page, its records made of dicts and lists."""
+        page = await self.store.read(self.name(stream), after, limit)
+        return replace(page, records=tuple(map(values.thaw, page.records)))
 
     async def head(self, stream: str) -> int:
         """The head of a stream."""
-        return (await self.store.read(self.name(stream), 0, 1)).head
+        return (await self.read(stream, 0, 1)).head
 
-    async def records(self, stream: str, after: int = 0, limit: int = PAGE) -> list[Any]:
+    async def records(self, stream: str, after: int = 0, limit: int = PAGE_RECORDS) -> list[Any]:
         """Everything after a cursor, page by page, of a stream of which nothing was dropped."""
         found: list[Any] = []
         while True:
-            page = await self.store.read(self.name(stream), after + len(found), limit)
+            page = await self.read(stream, after + len(found), limit)
             found += page.records
             if after + len(found) >= page.head or not page.records:
                 return found
@@ -167,6 +175,11 @@ async def woken(watch: AsyncGenerator[str, None], name: str, within_s: float, wh
                 return
         raise RuleViolation(f"a watch that goes on until it is closed ({what})", "it ended")
     raise RuleViolation(f"a wake-up within {within_s * 1000:.0f} ms of {what}", "none came")
+
+
+def part(value: object, name: str) -> Any:
+    """What a map says under `name`, None if it is no map or says nothing."""
+    return value.get(name) if isinstance(value, Mapping) else None
 
 
 def shown(value: object) -> str:

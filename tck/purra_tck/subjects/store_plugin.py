@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from purra_hosts.process.timings import Timings
 from purra_tck.subjects.store import Opening
 from purra_tck.verdict import SubjectFailed
 
-__all__ = ["PluginStorage", "find_store", "store_launch"]
+__all__ = ["FoundStore", "PluginStorage", "find_store", "store_launch"]
 
 PLACE: Final = "{storage}"
 """Stands for the storage's folder in a configuration that is given by hand."""
@@ -127,11 +127,15 @@ class PluginStorage:
 
     processes = True
 
-    def __init__(self, found: FoundStore, folder: Path) -> None:
+    def __init__(
+        self, found: FoundStore, folder: Path, change: Callable[[Launch], Launch] = lambda it: it
+    ) -> None:
+        """`change`: what to start instead; for broken stores behind a good manifest."""
         self.folder: Path | None = folder
         self._found = found
         self._root = folder
-        self._launch = store_launch(found, folder)
+        self._change = change
+        self._launch = change(store_launch(found, folder))
         self._parts = 0
 
     @asynccontextmanager
@@ -157,4 +161,4 @@ class PluginStorage:
         self._parts += 1
         folder = self._root / f"part-{self._parts}"
         folder.mkdir(mode=0o700)
-        return PluginStorage(self._found, folder)
+        return PluginStorage(self._found, folder, self._change)

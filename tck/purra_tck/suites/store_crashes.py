@@ -15,7 +15,7 @@ from purra_tck.faults.points import Points, Record, unflushed
 from purra_tck.faults.tracing import SystemCall
 from purra_tck.subjects.judging import judged
 from purra_tck.subjects.store import StoreSubject
-from purra_tck.subjects.store_client import Client, refused, shown
+from purra_tck.subjects.store_client import Client, part, refused, shown
 from purra_tck.verdict import Case, RuleViolation, Untestable
 
 __all__ = ["CHECKS"]
@@ -130,7 +130,7 @@ async def _step(client: Client, number: int, *, durable: bool = False) -> None:
 
 async def _steps(case: Case, client: Client, least: int, most: int, when: str) -> int:
     """How many steps are there. Demands that each is there as a whole."""
-    run = [record["step"] for record in await client.records("run")]
+    run = [part(record, "step") for record in await client.records("run")]
     audit = await client.records("audit")
     status, *marks = await client.docs("status", *(f"step/{n}" for n in range(most + 1)))
     told = (status.value, status.revision) if status else (0, 0)
@@ -194,8 +194,7 @@ _CHANGES: Final[tuple[dict[str, Any], ...]] = (
 
 async def _kept(a: Client) -> dict[str, Any]:
     new, lease, old = await a.docs("new", "lease", "old")
-    page = await a.store.read(a.name("run"), 0, 10)
-    full = await a.store.read(a.name("full"), 0, 10)
+    page, full = await a.read("run", 0), await a.read("full", 0)
     return {
         "full": list(full.records),
         "run": list(page.records),
@@ -224,9 +223,9 @@ async def what_is_unknown_stays_unknown(case: Case, subject: StoreSubject) -> No
         b = await subject.client()
         await subject.until(b, end_ms + 1)
         when = f"at opening {opening + 1} after the death of the owner"
-        case.equal([dict(r) for r in await b.records("run")], [claim], f"the journal {when}")
+        case.equal(await b.records("run"), [claim], f"the journal {when}")
         mark, lease = await b.docs("claim/c1", "claim/lease")
-        case.equal(mark and (dict(mark.value), mark.revision, mark.lapsed),
+        case.equal(mark and (mark.value, mark.revision, mark.lapsed),
                    ({"owner": "a"}, 1, False), f"the claim {when}")  # fmt: skip
         case.equal(lease and (lease.revision, lease.lapsed), (1, True), f"the lease {when}")
         call = b.put("claim/c1", {"owner": "b"}, 0)
@@ -253,6 +252,7 @@ async def what_is_durable_was_flushed(case: Case, subject: StoreSubject) -> None
                 written += 1
         if record.refused:
             raise Untestable(f"the process cannot be traced: {record.refused}", "run it as root")
+        case.equal(await a.head("run"), written, "the head after what was acknowledged")
         seen += len(record.points)
         left = unflushed(record.calls, _answers)
         case.require(
@@ -303,6 +303,8 @@ async def callers_share_a_flush(case: Case, subject: StoreSubject) -> None:
 
     await together(CALLERS, 1)
     alone, crowd = await together(1, 24), await together(CALLERS, 4)
+    for number in (1, count // 2, count):
+        case.equal(await a.records(f"run{number}"), [number], f"what caller {number} wrote")
     case.saw(f"{alone:.0f} commits/s of one caller, {crowd:.0f} of {CALLERS}")
     if crowd >= SHARING * alone:
         return

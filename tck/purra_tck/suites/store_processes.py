@@ -64,8 +64,8 @@ async def nobody_sees_a_gap_that_closes(case: Case, subject: StoreSubject) -> No
     async def tail() -> None:
         while True:
             last = writing == 0
-            page = await reader.store.read(reader.name("run"), len(seen), 50)
-            seen.extend(map(list, page.records))
+            page = await reader.read("run", len(seen), 50)
+            seen.extend(page.records)
             beyond = len(seen) - page.head
             if beyond > 0:
                 raise RuleViolation(f"no record beyond the head {page.head}", f"{beyond} records")
@@ -87,7 +87,7 @@ async def nobody_sees_a_gap_that_closes(case: Case, subject: StoreSubject) -> No
                 "a later number was visible before an earlier one",
             )
     case.equal(len(seen), len(given), "records that the reader saw")
-    whole = list(map(list, await crowd[0].records("run")))
+    whole = await crowd[0].records("run")
     case.require(whole == seen, "the same records at the end", f"{len(whole)}, not {len(seen)}")
 
 
@@ -114,11 +114,11 @@ async def a_cancel_reaches_who_works(case: Case, subject: StoreSubject) -> None:
     )
     case.equal(await caller.append("inbox", cancel, key="cancel"), 1, "a cancel sent again")
     for client in (worker, caller, witness):
-        found = [dict(record) for record in await client.records("inbox")]
+        found = await client.records("inbox")
         case.equal(found, [cancel], "the inbox, from each of three processes")
     await worker.opening.kill()
     heir = await subject.client()
-    found = [dict(record) for record in await heir.records("inbox")]
+    found = await heir.records("inbox")
     case.equal(found, [cancel], "the inbox, after the death of the lease holder")
 
 
@@ -289,7 +289,7 @@ async def many_processes_see_one_history(case: Case, subject: StoreSubject) -> N
     kinds = [event.kind for events in log.values() for event in events]
     told = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
     case.saw(f"{PROCESSES} processes, {sum(counts)} operations: {told}")
-    last = [list(record) for record in await crowd[0].records("run")]
+    last = await crowd[0].records("run")
     for what, wrong in (
         ("appends", faults(log["run"], last)),
         ("puts", faults(log["doc"])),
@@ -302,7 +302,7 @@ async def many_processes_see_one_history(case: Case, subject: StoreSubject) -> N
     found = await crowd[0].doc("doc")
     writes = [event for event in log["doc"] if event.kind == "wrote"]
     final = max(writes, key=lambda event: event.place)
-    observed = found and (found.revision, list(found.value))
+    observed = found and (found.revision, found.value)
     case.equal(observed, (final.place, final.value), "the document at the end")
 
 
@@ -325,16 +325,16 @@ class _Mix:
         sent_s = time.monotonic()
         if kind == "read":
             after = max(self._head - 1, 0)
-            page = await self._client.store.read(self._client.name("run"), after, 100)
+            page = await self._client.read("run", after, 100)
             count = after + len(page.records)
-            last = list(page.records[-1]) if page.records else None
+            last = page.records[-1] if page.records else None
             self._head = max(count, self._head)
             if count == page.head:
                 self._note("run", "read", sent_s, page.head, last)
         elif kind == "get":
             found = await self._client.doc("doc")
             self._revision = found.revision if found else 0
-            self._note("doc", "read", sent_s, self._revision, found and list(found.value))
+            self._note("doc", "read", sent_s, self._revision, found and found.value)
         else:
             await self._write(kind, value, sent_s)
 

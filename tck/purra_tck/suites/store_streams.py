@@ -57,9 +57,10 @@ async def a_refused_commit_leaves_nothing(case: Case, subject: StoreSubject) -> 
     case.equal(await a.put("old", "kept"), 1, "the first revision of a document")
     await a.put("lease", {"owner": "a"}, 0, lease_ms)
     before = await _picture(a)
-    for what, bad, code in _bad_ops(a):
+    for number, (what, bad, code) in enumerate(_bad_ops(a)):
         good = _good_ops(a)
-        for place in (0, len(good) // 2, len(good)):
+        ends = (0, len(good)) if number % 6 == 0 else ()
+        for place in (*ends, len(good) // 2):
             ops = (*good[:place], bad, *good[place:])
             call = a.commit(*ops, key=(a.name("run"), f"{what} at {place}"))
             await refused(case, call, code, f"a commit with {what} as op {place}")
@@ -120,9 +121,17 @@ def _bad_ops(a: Client) -> list[tuple[str, Op, str]]:
 
 
 async def _picture(a: Client) -> Any:
-    streams = [await a.store.read(a.name(n), 0, 10) for n in ("run", "full", "sealed", "other")]
-    documents = await a.docs("new", "old", "lease", "gone")
-    return ([(p.records, p.head, p.sealed) for p in streams], documents)
+    """Everything that the ops above could have changed."""
+    found: dict[str, Any] = {}
+
+    async def look(stream: str) -> None:
+        page = await a.store.read(a.name(stream), 0, 10)
+        found[stream] = (page.records, page.head, page.sealed)
+
+    async with anyio.create_task_group() as tasks:
+        for stream in ("run", "full", "sealed", "other"):
+            tasks.start_soon(look, stream)
+    return found, await a.docs("new", "old", "lease", "gone")
 
 
 async def _order_of_checks(case: Case, a: Client, subject: StoreSubject) -> None:
@@ -192,19 +201,19 @@ async def pages_join_to_the_whole(case: Case, subject: StoreSubject) -> None:
     await a.append("run", *whole[:6])
     await a.append("run", *whole[6:])
     for after in range(len(whole) + 1):
-        page = await a.store.read(a.name("run"), after, 100)
-        case.equal([dict(r) for r in page.records], whole[after:], f"records after {after}")
+        page = await a.read("run", after, 100)
+        case.equal(list(page.records), whole[after:], f"records after {after}")
         case.equal((page.head, page.sealed), (13, False), "head and seal of the page")
     for limit in range(1, len(whole) + 2):
         joined: list[Any] = []
         while len(joined) < len(whole):
-            page = await a.store.read(a.name("run"), len(joined), limit)
+            page = await a.read("run", len(joined), limit)
             case.require(
                 0 < len(page.records) <= limit,
                 f"1 to {limit} records on a page after {len(joined)}",
                 f"{len(page.records)} records",
             )
-            joined += map(dict, page.records)
+            joined += page.records
         case.equal(joined, whole, f"the pages of {limit} records, joined")
     await a.append("long", *range(PAGE_ITEMS + 200))
     page = await a.store.read(a.name("long"), 0, PAGE_ITEMS * 5)
@@ -274,8 +283,8 @@ async def one_key_is_one_event(case: Case, subject: StoreSubject) -> None:
     for n in range(10):
         again = await crowd[n % len(crowd)].commit(*same, key=key)
         case.equal(_plain(again), _plain(first), f"the receipt of try {n + 2}")
-    case.equal([dict(r) if r != "later" else r for r in await a.records("run")],
-               [{"b": 1, "a": 2}, "later"], "the records")  # fmt: skip
+    case.equal(await a.records("run"), [{"b": 1, "a": 2}, "later"], "the records")
+
     for round_number in range(3):
         await _race_for_a_key(case, crowd, f"race{round_number}")
     a = await subject.reopened()

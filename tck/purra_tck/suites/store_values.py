@@ -90,11 +90,15 @@ async def values_come_back_exactly(case: Case, subject: StoreSubject) -> None:
     source["list"].append(3)
     a = await subject.reopened()
     documents = await a.docs(*(f"doc{n}" for n in range(len(VECTORS))))
-    for value, record, document in zip(VECTORS, await a.records("run"), documents, strict=True):
+    records = await a.records("run")
+    case.equal(len(records), len(VECTORS), "records that were appended")
+    for value, record, document in zip(VECTORS, records, documents, strict=True):
         case.equal(_exact(record), _exact(value), f"the record {shown(value)}")
         found = document and _exact(document.value)
         case.equal(found, _exact(value), f"the document {shown(value)}")
-    found_large, found_deep = await a.records("large")
+    found = await a.records("large")
+    case.equal(len(found), 2, "large records that were appended")
+    found_large, found_deep = found
     case.require(
         _exact(found_large) == _exact(large), "a record of 1 MiB, unchanged", shown(found_large)
     )
@@ -147,6 +151,8 @@ async def nothing_outside_its_names(case: Case, subject: StoreSubject) -> None:
 
         tasks.start_soon(listen)
         first = await _use(a, "first/")
+        case.equal(first[:3], [2, ["x", "y"], 2], "a head, the records and the head again")
+        case.equal(first[4:], [b"the same bytes", ["conflict"] * 2], "a blob and two refusals")
         await subject.close(a)
         a = await subject.client()
         second = await _use(a, "second/")
