@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from purra_bridge.wire import events as wire
 
     from .coroutines import Loops
+    from .denials import Denials
     from .link import Link
 
 __all__ = ["Ledger", "answer_of", "failure", "report", "tool_failure", "unsendable"]
@@ -44,6 +45,8 @@ class Ledger:
         self.setup = Setup(self, plugin, welcome)
         self.calls: dict[int, Call] = {}
         self.loops: Loops | None = None
+        self.denials: Denials | None = None
+        """What explains denials, in a jailed worker."""
         self.parked: dict[int, Call] = {}
         """Streams without credit."""
         self.reading_inside = False
@@ -69,10 +72,22 @@ class Ledger:
 
     def fail(self, call: Call, error: BaseException) -> None:
         """The terminal that `error` stands for. Lock held."""
+        denied = self.denials.explain(error) if self.denials is not None else None
+        if denied is not None and self.link.open:
+            self.session.log("warning", self.line_of(denied), {"denied": denied}, call.id)
         if isinstance(error, ToolError) and call._handler.kind == "tool":
             self.succeed(call, Outcome(tool_failure(error)))
         elif self.close(call):
-            self.session.error(call.id, failure(error))
+            told = failure(error)
+            if denied is not None:
+                told.detail = {**told.detail, "denied": denied}
+            self.session.error(call.id, told)
+
+    def line_of(self, denied: dict[str, str]) -> str:
+        """A denial, for the log."""
+        from .denials import told
+
+        return told(self.setup.plugin, denied)
 
     def settle_batch(self, batch: list[Call], outcomes: Any) -> None:
         """The answers of a batched handler: one outcome per call, or what it raised. Lock held."""

@@ -47,6 +47,8 @@ EXIT_LOOK_S = 0.005
 EXIT_START_FAILED = 1
 EXIT_FORCED = 1
 EXIT_VIOLATION = 1
+JAILED = ("fs", "net", "exec", "ipc")
+"""Axes on which something can be denied."""
 
 _GENERATOR: Any = type((lambda: (yield))())
 
@@ -118,6 +120,27 @@ class Worker:
         if plugin.close is not None:
             close = plugin.close
             self._closing.append(lambda: close(setup))
+
+    def explain_denials(self, grants: dict[str, Any], isolation: dict[str, str]) -> None:
+        """From now on a jailed worker's errors say which grant they lack."""
+        if all(how.startswith("none") for axis, how in isolation.items() if axis in JAILED):
+            return
+        from .denials import Denials
+
+        self.ledger.denials = Denials(grants, isolation)
+        sys.addaudithook(self.ledger.denials.hook)
+
+    def refuse_start(self, error: BaseException) -> None:
+        """ERROR on id 0: this plugin does not start."""
+        detail, reason = {}, f"{type(error).__name__}: {error}"
+        denied = self.ledger.denials.explain(error) if self.ledger.denials is not None else None
+        if denied is not None:
+            detail = {"denied": denied}
+            reason += f" ({self.ledger.line_of(denied)})"
+        with self.link.lock:
+            told = WireError("internal", f"the plugin did not start: {reason}", detail=detail)
+            self.link.session.refuse(told)
+            self.link.flush()
 
     def run(self, isolation: dict[str, str]) -> int:
         """READY, then serves until the channel ends or is drained; the exit status."""
@@ -453,13 +476,11 @@ def serve(
     link = Link(descriptor, session)
     os.register_at_fork(after_in_child=link.abandon)
     worker = Worker(link, f"{hello['plugin']}@{hello['version']}", welcome, os._exit)
+    worker.explain_denials(welcome.get("grants") or {}, isolation)
     try:
         worker.prepare(load(entry))
     except BaseException as error:  # the plugin's import may raise anything, SystemExit included
         report(error)
-        with link.lock:
-            reason = f"{type(error).__name__}: {error}"
-            session.refuse(WireError("internal", f"the plugin did not start: {reason}"))
-            link.flush()
+        worker.refuse_start(error)
         return EXIT_START_FAILED
     return worker.run(isolation)

@@ -31,6 +31,7 @@ from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
 
 VILLAIN: Final = Path(__file__).parent / "villain"
+TOOLS: Final = ("attack", "names", "work", "foreign", "open_path", "look_up", "start")
 MEMORY_BYTES: Final = 256 * 1024**2
 CALL_S: Final = 30.0
 """For one attack on a busy machine; each takes milliseconds."""
@@ -48,7 +49,7 @@ def villain(plugin: str, level: str, grants: Mapping[str, Any]) -> Launch:
         folder=VILLAIN,
         manifest_path=manifest,
         manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
-        offers=(("tool", "attack"), ("tool", "names"), ("tool", "work")),
+        offers=tuple(("tool", name) for name in TOOLS),
         python=sys.executable,
         entry="villain:plugin",
         grants=grants,
@@ -162,7 +163,11 @@ async def assault(level: str, grants: Mapping[str, Any]) -> dict[str, Any]:
             outcomes = {}
             for name in names:
                 place = {"sibling": sibling.status().pid, **_homes(host, attacker, sibling)}
-                outcome = await ask(attacker, "attack", name=name, target=bait.target() | place)
+                target = bait.target() | place
+                try:
+                    outcome = await ask(attacker, "attack", name=name, target=target)
+                except WireError as error:
+                    raise AssertionError(f"the attack {name} had no answer") from error
                 damage = bait.damage()
                 outcomes[name] = outcome | ({"damage": damage} if damage else {})
             isolation = dict(attacker.status().isolation)

@@ -23,7 +23,6 @@ PROCESSES: Final = frozenset(
         "run_program",
         "shell",
         "spawn_program",
-        "vfork",
         "clear_tie_to_host",
     }
 )

@@ -7,12 +7,17 @@ through, they do no harm.
 
 # mypy: ignore-errors
 
+import ctypes
+import mmap
+import socket
+import subprocess
+
 import crime_files
 import crime_processes
 import crime_sockets
 import honest
 
-from purra_sdk import Plugin, tool
+from purra_sdk import Plugin, ToolError, tool
 
 ATTACKS = {
     name: function
@@ -52,4 +57,36 @@ def work(call, name, target):
     return JOBS[name](target)
 
 
-plugin = Plugin(tools=[attack, names, work])
+@tool(effect="world_read")
+def foreign(call):
+    """A call of another architecture, where other numbers mean other things."""
+    code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    code.write(bytes.fromhex("b814000000cd80c3"))  # mov eax, 20 (getpid); int 0x80; ret
+    address = ctypes.addressof(ctypes.c_char.from_buffer(code))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(address)()
+
+
+@tool(effect="world_read")
+def open_path(call, path, mode):
+    """Opens a file, as an honest plugin would."""
+    with open(path, mode) as file:
+        return file.read() if mode == "r" else file.write("x")
+
+
+@tool(effect="world_read")
+def look_up(call, host, port):
+    """Connects to a host, as an honest plugin would."""
+    with socket.create_connection((host, port), timeout=5):
+        return "connected"
+
+
+@tool(effect="world_read")
+def start(call, program):
+    """Starts a program, as an honest plugin would."""
+    try:
+        return subprocess.run([program], check=True).returncode
+    except OSError as error:
+        raise ToolError(f"{program} cannot be started") from error
+
+
+plugin = Plugin(tools=[attack, names, work, foreign, open_path, look_up, start])
