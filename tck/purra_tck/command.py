@@ -12,6 +12,7 @@ from purra_tck import suites
 from purra_tck.commands.host import host
 from purra_tck.commands.plugin import plugin
 from purra_tck.commands.selftest import selftest
+from purra_tck.commands.store import store
 from purra_tck.rules import SUITES, catalogue
 
 __all__ = ["app"]
@@ -20,6 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="Prove a plugin, a host or a store.
 app.command()(selftest)
 app.command()(host)
 app.command()(plugin)
+app.command()(store)
 
 
 @app.command("list")

@@ -87,11 +87,17 @@ class Report:
         return conclude(self.rules, self.outcomes)
 
 
-async def run(plan: Plan, tell: Callable[[Rule, Outcome], None] = lambda _r, _o: None) -> Report:
-    """Runs the plan; `tell` gets each verdict as it comes. A cancel gives a report cut short."""
+async def run(
+    plan: Plan,
+    tell: Callable[[Rule, Outcome], None] = lambda _r, _o: None,
+    scope: anyio.CancelScope | None = None,
+) -> Report:
+    """Runs the plan; `tell` gets each verdict as it comes. Cancelling `scope` gives a report cut
+    short.
+    """
     outcomes: dict[str, Outcome] = {}
     selected = plan.selected()
-    with anyio.CancelScope() as scope:
+    with scope or anyio.CancelScope() as scope:
         for rule in selected:
             outcome = await _verdict(plan, rule)
             outcomes[rule.id] = outcome

@@ -218,7 +218,7 @@ def exit_code(conclusion: Conclusion, *, cut_short: bool, stale_waivers: bool) -
     """0 conformant in all that ran; 1 not; 2 nothing ran; 3 the kit's fault; 4 waivers; 5 cut."""
     ran = sum(conclusion.count(status) for status in STATUSES if status != "not-run")
     if ran == 0:
-        return 2
+        return 5 if cut_short else 2
     if conclusion.count("error"):
         return 3
     if stale_waivers:

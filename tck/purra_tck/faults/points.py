@@ -20,17 +20,22 @@ _FLUSH_ONE: Final = frozenset({"fsync", "fdatasync"})
 _WRITES: Final = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
 
 
-def stores(call: SystemCall) -> bool:
-    """Whether it changes or flushes a file, or its name: a point at which a death may matter."""
-    named = call.name.startswith(("rename", "unlink", "sync"))
-    return named or (call.path.startswith("/") and not call.path.startswith(_ELSEWHERE))
+def stores(call: SystemCall, within: str = "/") -> bool:
+    """Whether it changes or flushes a file, or its name: a point at which a death may matter.
+
+    `within`: only files below this folder count.
+    """
+    if call.name.startswith(("rename", "unlink", "sync")):
+        return True
+    return call.path.startswith(within) and not call.path.startswith(_ELSEWHERE)
 
 
 class Record(AbstractContextManager["Record"]):
     """What a process asks for while the block runs. `refused`: why it could not be seen, or ""."""
 
-    def __init__(self, pid: int | None) -> None:
+    def __init__(self, pid: int | None, within: str = "/") -> None:
         self.calls: list[SystemCall] = []
+        self._within = within
         self.refused = "" if pid else "it lives in the kit's own process"
         self._tracing = Tracing(pid, self._seen) if pid else None
 
@@ -51,7 +56,7 @@ class Record(AbstractContextManager["Record"]):
     @property
     def points(self) -> list[str]:
         """Labels of what changes or flushes files, in order, as `pwrite64 store.db-wal 4096`."""
-        return [_label(call) for call in self.calls if stores(call)]
+        return [_label(call) for call in self.calls if stores(call, self._within)]
 
     def _seen(self, call: SystemCall) -> bool:
         self.calls.append(call)
@@ -64,9 +69,10 @@ class Points:
     `reached`: the label of that point, "" if the process did not come so far.
     """
 
-    def __init__(self, pid: int, number: int) -> None:
+    def __init__(self, pid: int, number: int, within: str = "/") -> None:
         self.reached = ""
         self._left = number
+        self._within = within
         self._tracing = Tracing(pid, self._decide)
 
     def arm(self) -> None:
@@ -78,7 +84,7 @@ class Points:
         self._tracing.stop()
 
     def _decide(self, call: SystemCall) -> bool:
-        if not stores(call):
+        if not stores(call, self._within):
             return False
         self._left -= 1
         if self._left == 0:

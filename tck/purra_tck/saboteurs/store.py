@@ -21,7 +21,15 @@ from purra.contracts.store import Store
 from purra_hosts.launch import Launch
 from purra_tck.saboteurs import Saboteur
 from purra_tck.saboteurs import store_memory as local
-from purra_tck.subjects.store import MemoryStorage, Opening, StoreSubject, alone, memory, subject_of
+from purra_tck.subjects.store import (
+    Born,
+    MemoryStorage,
+    Opening,
+    StoreSubject,
+    alone,
+    memory,
+    subject_of,
+)
 from purra_tck.subjects.store_plugin import PluginStorage, find_store
 
 __all__ = ["REFERENCES", "SABOTEURS"]
@@ -86,8 +94,8 @@ class _Slow:
         self.folder = storage.folder
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[Opening, None]:
-        async with self._storage.open() as opening:
+    async def open(self, born: Born | None = None) -> AsyncGenerator[Opening, None]:
+        async with self._storage.open(born) as opening:
             store: Any = _Delayed(opening.store, self._slow_s)
             yield replace(opening, store=store)
 
@@ -110,7 +118,8 @@ def _plugin(name: str) -> Made:
 
 
 def _python(name: str) -> str:
-    return name.replace("≠", "_is_not_").replace("-", "_").lower()
+    known = {"commit-order≠seq-order": "commit_order_is_not_seq_order"}
+    return known.get(name, name.replace("-", "_").replace("IOError", "io_error"))
 
 
 def _hosted(name: str, rule: str, message: str) -> Saboteur:
@@ -163,6 +172,8 @@ SABOTEURS: Final = (
     _hosted("tells-own-process-only", "STO-020", "a wake-up"),
     _hosted("lost-update", "STO-021", "given twice"),
     _hosted("never-syncs", "STO-027", "written and not flushed"),
+    _hosted("migrates-in-place", "STO-023", "a newer format is refused"),
+    _hosted("swallows-IOError", "STO-024", "a full disk"),
     _hosted("one-flush-each", "STO-028", "share their flushes"),
     Saboteur(
         "right-verdict-wrong-reason", NEGATIVES, "storage", _plugin("right_verdict_wrong_reason")

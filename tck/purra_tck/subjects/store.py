@@ -29,7 +29,16 @@ from purra.stores.memory import MemoryStore
 from purra_tck.subjects.store_client import Client
 from purra_tck.verdict import NotApplicable, SubjectFailed
 
-__all__ = ["MemoryStorage", "Opening", "Storage", "StoreSubject", "alone", "memory", "subject_of"]
+__all__ = [
+    "Born",
+    "MemoryStorage",
+    "Opening",
+    "Storage",
+    "StoreSubject",
+    "alone",
+    "memory",
+    "subject_of",
+]
 
 LIFE_MS: Final = 250
 """Life of a lease in a check, on a machine and a store that answer at once."""
@@ -80,6 +89,9 @@ class Opening:
             raise SubjectFailed("a process that lives", f"process {self.pid} is gone") from None
 
 
+Born = Callable[[int], None]
+
+
 class Storage(Protocol):
     """What the openings of one store share.
 
@@ -90,8 +102,11 @@ class Storage(Protocol):
     processes: bool
     folder: Path | None
 
-    def open(self) -> AbstractAsyncContextManager[Opening]:
-        """A new opening, ready. Raises `SubjectFailed` if the store does not start."""
+    def open(self, born: Born | None = None) -> AbstractAsyncContextManager[Opening]:
+        """A new opening, ready. Raises `SubjectFailed` if the store does not start.
+
+        `born` is told the process as soon as there is one, before it has opened anything.
+        """
 
     def advance(self, ms: int) -> bool:
         """Moves the store's clock on, if the kit holds it; else False, and time must pass."""
@@ -118,10 +133,10 @@ class StoreSubject:
         """A time to live within which a dozen calls fit."""
         return int(LIFE_MS + LIFE_CALLS * self.latency_s * 1000)
 
-    async def client(self) -> Client:
+    async def client(self, born: Born | None = None) -> Client:
         """A new opening of the storage; in a process of its own if the store has such."""
         own = await self._stack.enter_async_context(AsyncExitStack())
-        client = Client(await own.enter_async_context(self.storage.open()), self.ns)
+        client = Client(await own.enter_async_context(self.storage.open(born)), self.ns)
         self._open[client] = own
         if not self.latency_s:
             self.latency_s = await _latency(client.store)
@@ -220,7 +235,7 @@ class MemoryStorage:
         self._store = local_store(make(lambda: self._now_ms))
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[Opening, None]:
+    async def open(self, born: Born | None = None) -> AsyncGenerator[Opening, None]:
         yield Opening(self._store)
 
     def advance(self, ms: int) -> bool:

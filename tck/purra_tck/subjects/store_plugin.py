@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
+
 from purra.errors import PurraError
 from purra.manifest.config import resolve_config
 from purra.manifest.names import RefusedError
@@ -17,9 +19,10 @@ from purra.registry.discovery import Discovered, discover
 from purra_bridge.ports.store import HostedStore
 from purra_bridge.wire.errors import WireError
 from purra_hosts.launch import Isolation, Launch, LaunchLimits
+from purra_hosts.process.route import Route
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
-from purra_tck.subjects.store import Opening
+from purra_tck.subjects.store import Born, Opening
 from purra_tck.verdict import SubjectFailed
 
 __all__ = ["FoundStore", "PluginStorage", "find_store", "store_launch"]
@@ -43,7 +46,7 @@ def find_store(where: str, config: Mapping[str, Any]) -> FoundStore:
     """The plugin with the id `where`, or the one in the folder `where`, and its first store.
 
     `config`: values for its keys; a key for a path that is not given gets one in the storage.
-    Raises `PurraError`: `plugin_not_found`, `plugin_broken`, `adapter_not_found`.
+    Raises `PurraError(invalid_argument)` if there is no such store: nothing can be judged then.
     """
     folder = Path(where)
     if "/" in where or folder.is_dir():
@@ -52,17 +55,17 @@ def find_store(where: str, config: Mapping[str, Any]) -> FoundStore:
         found = [each for each in discover().plugins if each.id == where]
     if len(found) != 1:
         raise PurraError(
-            "plugin_not_found",
+            "invalid_argument",
             f"no plugin {where!r}" if not found else f"{where} holds several plugins",
             where="tck store",
             hint=f"an id that `purra plugins list` shows, or a folder with a {FILE_NAME}",
         )
     (plugin,) = found
     if plugin.manifest is None:
-        raise PurraError("plugin_broken", plugin.reason, where=where, hint=plugin.hint)
+        raise PurraError("invalid_argument", plugin.reason, where=where, hint=plugin.hint)
     stores = [offer.name for offer in plugin.manifest.offers if offer.kind == "store"]
     if not stores:
-        raise PurraError("adapter_not_found", "the plugin provides no store", where=where)
+        raise PurraError("invalid_argument", "the plugin provides no store", where=where)
     return FoundStore(plugin, plugin.manifest, stores[0], config)
 
 
@@ -122,6 +125,29 @@ def _placed(value: Any, storage: Path) -> Any:
     return value.replace(PLACE, str(storage)) if isinstance(value, str) else value
 
 
+async def _start(route: Route, born: Born | None) -> None:
+    if born is None:
+        await route.start()
+        return
+
+    async def tell() -> None:
+        while (pid := route.status().pid) is None:
+            await anyio.sleep(0.0005)
+        born(pid)
+
+    failure: WireError | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tell)
+        try:
+            await route.start()
+        except WireError as error:
+            failure = error  # raised outside, where no group wraps it
+        finally:
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
 class PluginStorage:
     """The storage of a plugin's store. `folder` is the kit's; a store elsewhere may ignore it."""
 
@@ -139,12 +165,12 @@ class PluginStorage:
         self._parts = 0
 
     @asynccontextmanager
-    async def open(self) -> AsyncGenerator[Opening, None]:
+    async def open(self, born: Born | None = None) -> AsyncGenerator[Opening, None]:
         said: list[Mapping[str, Any]] = []
         async with ProcessHost(timings=TIMINGS, logs=said.append) as host:
             route = host.add(self._launch)
             try:
-                await route.start()
+                await _start(route, born)
             except WireError as error:
                 tail = [str(line.get("text", "")) for line in said][-5:]
                 raise SubjectFailed(

@@ -32,9 +32,12 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "store": (
             "store_streams",
             "store_documents",
+            "store_leases",
+            "store_scans",
             "store_crashes",
             "store_processes",
             "store_values",
+            "store_files",
         ),
     }
 )

@@ -1,0 +1,97 @@
+"""`purra tck store`: prove a store."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from purra.errors import PurraError
+
+if TYPE_CHECKING:
+    from purra_tck.runner import SubjectInfo
+    from purra_tck.subjects.store import Storage
+
+__all__ = ["store"]
+
+
+def store(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORE",
+            help="memory, the id of a plugin, or the folder of one.",
+        ),
+    ],
+    only: Annotated[list[str] | None, typer.Option(help="Ids of rules, as `STO-01*`.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write tck.json and junit.xml here.")] = None,
+    seed: Annotated[int, typer.Option(help="For all chance in the checks.")] = 1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="For the plugin; {storage} is a folder."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Run each check once, not twice.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
+) -> None:
+    """Judge a store by every rule of the contract that is built.
+
+    Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected or found, 3 the kit
+    broke, 5 cut short.
+    """
+    from purra_tck import suites
+    from purra_tck.commands.conduct import conduct
+    from purra_tck.rules import of_suite
+    from purra_tck.runner import Plan
+    from purra_tck.subjects.store import subject_of
+
+    with _storage(subject, _values(config or ())) as (storage, info):
+        plan = Plan(
+            suite="store",
+            subject=info,
+            rules=of_suite("store"),
+            checks=suites.of("store"),
+            open=lambda: subject_of(storage),
+            only=tuple(only or ()),
+            twice=not once,
+            seed=seed,
+        )
+        code = conduct(plan, report, verbose=verbose)
+    sys.exit(code)
+
+
+def _values(texts: list[str] | tuple[str, ...]) -> Mapping[str, Any]:
+    """Values are JSON where they can be read as such, else text."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise PurraError("invalid_argument", f"{text!r} is not KEY=VALUE", where="--config")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+@contextmanager
+def _storage(where: str, config: Mapping[str, Any]) -> Iterator[tuple[Storage, SubjectInfo]]:
+    """The storage that the whole run is on: all checks share it, under names of their own."""
+    from purra_tck.runner import SubjectInfo
+    from purra_tck.subjects.store import memory
+    from purra_tck.subjects.store_plugin import PluginStorage, find_store
+
+    if where == "memory":
+        yield memory(), SubjectInfo("memory", kind="store")
+        return
+    with TemporaryDirectory(prefix="purra-tck-") as folder:
+        found = find_store(where, config)
+        manifest = found.manifest
+        digest = f"sha256:{manifest.sha256}"
+        info = SubjectInfo(f"{manifest.id}/{found.adapter}", manifest.version, digest, "store")
+        yield PluginStorage(found, Path(folder)), info
