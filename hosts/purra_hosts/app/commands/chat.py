@@ -7,13 +7,15 @@ Ctrl-D leaves (APP-04). Nothing is left behind: the plugins end with the kernel.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
 import sys
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
-import anyio.to_thread
 import typer
 
 from purra_hosts.app import exits
@@ -69,28 +71,37 @@ def chat(
 
 
 async def _read_line() -> str | None:
-    """The next line; None at its end or at Ctrl-C. The loop goes on while a person thinks."""
+    """The next line; None at its end or at Ctrl-C. The loop goes on while a person thinks.
 
-    def read() -> str | None:
+    Read on a daemon thread: nothing can end a read of a terminal, and a thread that the process
+    waits for would keep it alive after the person has left.
+    """
+    loop = asyncio.get_running_loop()
+    line: asyncio.Future[str | None] = loop.create_future()
+
+    def read() -> None:
         try:
-            return input(PROMPT) if sys.stdin.isatty() else _piped()
-        except EOFError:
-            return None
+            given = input(PROMPT) if sys.stdin.isatty() else _piped()
+        except (EOFError, OSError, ValueError):
+            given = None
+        with contextlib.suppress(RuntimeError):  # the loop may be over by now
+            loop.call_soon_threadsafe(_give, line, given)
 
+    threading.Thread(target=read, daemon=True).start()
     with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
-        line: list[str | None] = [None]
-        async with anyio.create_task_group() as tasks:
+        interrupted = asyncio.ensure_future(anext(interrupts))
+        either: list[asyncio.Future[Any]] = [line, interrupted]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        interrupted.cancel()
+    if line.done():
+        return line.result()
+    sys.stderr.write("\n")
+    return None
 
-            async def leave() -> None:
-                async for _ in interrupts:
-                    sys.stderr.write("\n")
-                    tasks.cancel_scope.cancel()
-                    return
 
-            tasks.start_soon(leave)
-            line[0] = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
-            tasks.cancel_scope.cancel()
-    return line[0]
+def _give(line: asyncio.Future[str | None], given: str | None) -> None:
+    if not line.done():
+        line.set_result(given)
 
 
 def _piped() -> str | None:
