@@ -54,6 +54,9 @@ CAPABILITY_VERSION = 0x20080522
 
 EPERM, EACCES = 1, 13
 
+FIRM = ("enforced", "granted")
+"""How a claim begins that satisfies a demand."""
+
 
 class UnavailableError(Exception):
     """An axis that the host demands is not there. `axes`: reason by axis."""
@@ -144,7 +147,7 @@ def restrict(policy: dict[str, Any], parent: int) -> dict[str, str]:
     lost = {
         axis: achieved.get(axis, "none")
         for axis in policy.get("demanded", ())
-        if achieved.get(axis, "none").startswith("none")
+        if not achieved.get(axis, "none").startswith(FIRM)
     }
     if lost:
         raise UnavailableError(lost)

@@ -203,7 +203,7 @@ def test_a_denial_behind_an_ordinary_failure_is_logged() -> None:
 
 
 def test_a_foreign_call_ends_the_worker() -> None:
-    """Facts, seccomp: the other architecture's numbers would pass by every rule."""
+    """Protocol, isolation: the other architecture's numbers would pass by every rule."""
     need("exec")
     if platform.machine() != "x86_64":
         pytest.skip("only x86_64 has a second architecture to call")
@@ -236,6 +236,23 @@ def test_a_grant_that_names_nothing(tmp_path: Path) -> None:
             assert await ask(route, "open_path", path=str(wanted), mode="w") == 1
 
     running(main)
+
+
+def test_a_grant_over_the_host_s_own_folder() -> None:
+    """Such a plugin could rewrite what workers import: that is no jail, and is told."""
+    need_standard()
+
+    async def main() -> tuple[str, WireError]:
+        everything = replace(standard(fs_write=["/"]), isolation=Isolation("standard"))
+        async with started(everything) as (route, _):
+            told = route.status().isolation["fs"]
+        required = replace(everything, isolation=Isolation("standard", require=True))
+        async with ProcessHost(timings=TIMINGS) as host:
+            return told, await failing(host.add(required).start())
+
+    told, error = running(main)
+    assert told == "best effort: the grant / covers the host's own folder"
+    assert error.code == "isolation_unavailable" and "covers" in error.message
 
 
 def test_a_link_in_the_place_of_a_grant_grants_nothing(tmp_path: Path) -> None:
