@@ -41,7 +41,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "manifest": ("plugin_manifest",),
         "model": (),
-        "tool": (),
+        "tool": ("plugin_tool",),
         "context": (),
         "compression": (),
         "store": ("store",),

@@ -21,12 +21,12 @@ from purra_tck.saboteurs.plugin_parts import made, made_of_wheel, universal
 from purra_tck.subjects.plugin import Ways
 from purra_tck.subjects.plugin_manifests import toml_text
 
-__all__ = ["REFERENCES", "SABOTEURS"]
+__all__ = ["REFERENCES", "SABOTEURS", "mending"]
 
 Mend = Callable[[dict[str, Any]], None]
 
 
-def _mending(mend: Mend) -> Ways:
+def mending(mend: Mend) -> Ways:
     """A reader that makes something legal of what it should refuse."""
 
     def read(path: Path) -> PluginManifest:
@@ -121,16 +121,16 @@ SABOTEURS: tuple[Saboteur, ...] = (
         "ignores-schema-version",
         ("MAN-001",),
         "schema = 'purra.plugin/2': accepted",
-        made(NOTES, _mending(_any_schema)),
+        made(NOTES, mending(_any_schema)),
     ),
     Saboteur(
-        "raw-string-id", ("MAN-002",), "id = 'Files': accepted", made(NOTES, _mending(_any_id))
+        "raw-string-id", ("MAN-002",), "id = 'Files': accepted", made(NOTES, mending(_any_id))
     ),
     Saboteur(
         "shell-True",
         ("MAN-003",),
         "a command that is a line: accepted",
-        made(NOTES, _mending(_split_line)),
+        made(NOTES, mending(_split_line)),
     ),
     Saboteur("over-implements", ("MAN-004",), "does not declare it", made(NOTES.changed(_MORE))),
     Saboteur(
@@ -149,7 +149,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
         "limit-0-is-infinite",
         ("MAN-006",),
         "limits.inflight = 0: accepted",
-        made(NOTES, _mending(_zero_is_none)),
+        made(NOTES, mending(_zero_is_none)),
     ),
     Saboteur(
         "hash-then-reopen",

@@ -142,15 +142,14 @@ def add(call, name, text):
 
 @tool(effect="world_write", name="note.order", idempotency="supported")
 def order(call, item):
+    if item == "refuse me":
+        raise ToolError("not that", code="invalid_argument")
     with LOCK:
         if call.key in DONE:
             known, answer = DONE[call.key]
             if known != item:
                 raise ToolError("another item was ordered with this key", code="conflict")
             return answer
-        if item == "fail first" and not os.path.exists(path_of(call, "failed")):
-            append(call, "failed", "once")
-            raise ToolError("try again", code="unavailable")
         append(call, "orders", item)
         answer = {"item": item, "number": len(DONE) + 1}
         if call.key:
@@ -186,6 +185,7 @@ safe = [
 invalid = [
   { tool = "note.read", args = { name = "nothing here" } },
   { tool = "note.add", args = { name = "log", text = "refuse me" } },
+  { tool = "note.order", args = { item = "refuse me" } },
 ]
 generate = ["note.add"]
 probe = { folder = "{scratch}/notes" }

@@ -31,7 +31,7 @@ from purra_hosts.launch import Launch, LaunchLimits
 from purra_hosts.process.route import Route, RouteStatus
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
-from purra_tck.fixtures import SCRATCH, UPSTREAM, filled
+from purra_tck.fixtures import SCRATCH, UPSTREAM, Hand, filled
 from purra_tck.subjects.judging import judged
 from purra_tck.subjects.plugin_package import Package
 from purra_tck.subjects.plugin_tap import Tap, TappedChannel
@@ -158,6 +158,17 @@ class PluginSubject:
         """A value of the fixtures with its placeholders filled in."""
         return filled(value, {SCRATCH: str(self.scratch), UPSTREAM: self.upstream})
 
+    def filled_hand(self, hand: Hand | None) -> Hand | None:
+        """What a fixture does, with its placeholders filled in; None stays None."""
+        if hand is None:
+            return None
+        return Hand(
+            self.filled(hand.file),
+            self.filled(hand.folder),
+            hand.call,
+            tuple(self.filled(hand.command)),
+        )
+
     async def running(self) -> Running:
         """The instance that most checks ask; started with the first call."""
         if self._running is None:
@@ -253,7 +264,7 @@ class PluginSubject:
             ) from None
 
     def _own_paths(self, manifest: PluginManifest) -> list[str]:
-        """Keys of paths that nobody gave: the kit gives one of its own, at which there is nothing."""
+        """Keys of paths that nobody gave: the kit makes some up, and nothing is there."""
         return [
             name
             for name, key in manifest.config.items()

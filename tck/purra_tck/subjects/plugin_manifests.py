@@ -28,6 +28,7 @@ __all__ = [
     "read",
     "refuses",
     "takes",
+    "toml_inline",
     "toml_text",
 ]
 
@@ -39,6 +40,11 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 def toml_text(table: Mapping[str, Any]) -> str:
     """The table as TOML: one key a line, tables inside as inline tables."""
     return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in table.items())
+
+
+def toml_inline(value: Any) -> str:
+    """A value as TOML within one line."""
+    return _value(value)
 
 
 def _key(key: str) -> str:

@@ -26,7 +26,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "manifest": ("manifest", "manifest_running"),
         "model": (),
-        "tool": (),
+        "tool": ("tool", "tool_effects"),
         "context": (),
         "compression": (),
         "store": (
