@@ -9,6 +9,7 @@ import typer
 
 from purra.errors import PurraError
 from purra_tck import suites
+from purra_tck.commands.app import app
 from purra_tck.commands.host import host
 from purra_tck.commands.plugin import plugin
 from purra_tck.commands.selftest import selftest
@@ -17,11 +18,10 @@ from purra_tck.rules import SUITES, catalogue
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Prove a plugin, a host or a store.")
+COMMANDS = (plugin, store)
+"""Commands that have added themselves."""
 app.command()(selftest)
 app.command()(host)
-app.command()(plugin)
-app.command()(store)
 
 
 @app.command("list")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
+from purra_tck.commands.app import app
+
 if TYPE_CHECKING:
     from purra_tck.rules import Rule
     from purra_tck.verdict import Outcome
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plugin"]
 
 
+@app.command()
 def plugin(
     subject: Annotated[
         str,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from purra.errors import PurraError
+from purra_tck.commands.app import app
 
 if TYPE_CHECKING:
     from purra_tck.runner import SubjectInfo
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["store"]
 
 
+@app.command()
 def store(
     subject: Annotated[
         str,
