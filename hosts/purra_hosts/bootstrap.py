@@ -221,9 +221,11 @@ def jail() -> Any:
     """
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "isolation"))
     try:
-        return __import__("jail")
+        found = __import__("jail")
     finally:
         del sys.path[0]
+    del sys.modules["jail"]  # a plugin may have a module of that name
+    return found
 
 
 def isolate(policy: Any, parent: int) -> dict[str, str]:

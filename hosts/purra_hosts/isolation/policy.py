@@ -6,9 +6,9 @@ strength: `enforced` by the kernel; `granted`, so there is nothing to enforce; `
 for the plugin's code has run by then.
 
 `standard` demands, where the manifest says `require`, that files, network, programs, other
-processes and the environment are enforced or granted. Memory is best effort and processor time
-`none` at that level on any machine: no limit that a worker cannot get around is available without a
-cgroup of the host's own.
+processes and the environment are enforced or granted. Memory is best effort at that level on any
+machine, as shared memory is not counted; a share of the processor is not given at all, only an end
+to a whole life of it: more would need a cgroup of the host's own.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Jail:
         }
         if self.level != "none":
             claims |= self._enforced()
+        claims["cpu"] = self._cpu(alone=claims["tree"].startswith("enforced"))
         return MappingProxyType(claims)
 
     def missing(self) -> Mapping[str, str]:
@@ -169,6 +170,13 @@ class Jail:
         if limit is None or not self.found.linux:
             return "none"
         return f"best effort: RLIMIT_DATA {limit // _MIB} MiB"
+
+    def _cpu(self, alone: bool) -> str:
+        """`alone`: it cannot start another process, which would have the whole time again."""
+        limit_s = self.launch.limits.cpu_s
+        if limit_s is None or not self.found.linux:
+            return "none"
+        return f"{'enforced' if alone else 'best effort'}: RLIMIT_CPU {limit_s} s"
 
     # How it is carried out, and tried.
 

@@ -220,8 +220,8 @@ class Instance:
 
             return start_thread(launch, self.generation)
         self._home = folders.home(self.id)
-        staged = None if launch.entry is None else folders.staged()
-        birth = Birth(self._home, self.generation, self._shared.token(), staged)
+        ours = (None, None) if launch.entry is None else (folders.staged(), folders.boot())
+        birth = Birth(self._home, self.generation, self._shared.token(), *ours)
         return spawn(command_of(launch, birth))
 
     # The end.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,14 +22,15 @@ PYTHON_TOKEN: Final = "{python}"
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What is the instance's own: its private folder, number and nonce. `staged`: what a worker
-    with an entry imports of ours.
+    """What is the instance's own: its private folder, number and nonce. For a worker with an entry
+    also `staged`, what it imports of ours, and `boot`, the compiled bootstrap.
     """
 
     home: Path
     generation: int
     nonce: str
     staged: Path | None
+    boot: Path | None = None
 
 
 def program_of(launch: Launch) -> str:
@@ -50,7 +52,7 @@ def command_of(launch: Launch, birth: Birth) -> Command:
         own["PURRA_STAGED"] = str(birth.staged)
     limits = launch.limits
     return Command(
-        argv=_argv(launch),
+        argv=_argv(launch, birth.boot),
         env=environment(os.environ, birth.home, launch.env, own),
         folder=birth.home,
         nofile=limits.nofile,
@@ -59,9 +61,12 @@ def command_of(launch: Launch, birth: Birth) -> Command:
     )
 
 
-def _argv(launch: Launch) -> tuple[str, ...]:
+def _argv(launch: Launch, boot: Path | None) -> tuple[str, ...]:
     if launch.command is None:
-        return (launch.python, *PYTHON_FLAGS, str(BOOTSTRAP))
+        # What is compiled is for our own interpreter only.
+        ours = os.path.realpath(launch.python) == os.path.realpath(sys.executable)
+        first = boot if boot is not None and ours else BOOTSTRAP
+        return (launch.python, *PYTHON_FLAGS, str(first))
     return tuple(_argument(launch, part) for part in launch.command)
 
 

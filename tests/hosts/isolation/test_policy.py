@@ -19,6 +19,7 @@ from purra_hosts.launch import Isolation, Launch, LaunchLimits
 
 PLACE: Final = Place("/tmp/host", "/tmp/host/staged", "/tmp/host/home")
 FOUND: Final = Findings(True, 7, MACHINES["x86_64"])
+PROGRAMS: Final = {"subprocess": True}
 READ, WRITE_FILE, EXECUTE, MAKE_REG, TRUNCATE, REFER = 4 | 8, 2, 1, 1 << 8, 1 << 14, 1 << 13
 MAKE_CHAR, MAKE_SOCK, MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
 
@@ -143,6 +144,15 @@ def test_claims_at_level_none() -> None:
         *("fs", "net", "exec", "ipc", "cpu")
     }
     assert policy(Jail(launch("none"), FOUND)) == {"level": "none", "require": False}
+
+
+def test_processor_time() -> None:
+    """A limit per process is a limit only where there is one process."""
+    timed = replace(launch(), limits=LaunchLimits(cpu_s=60))
+    assert Jail(timed, FOUND).claims["cpu"] == "enforced: RLIMIT_CPU 60 s"
+    for loose in (replace(timed, isolation=Isolation("none")), replace(timed, grants=PROGRAMS)):
+        assert Jail(loose, FOUND).claims["cpu"] == "best effort: RLIMIT_CPU 60 s"
+    assert Jail(launch(), FOUND).claims["cpu"] == "none"
 
 
 def test_claims_by_grant() -> None:

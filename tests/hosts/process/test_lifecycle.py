@@ -111,7 +111,7 @@ def test_a_plugin_that_does_not_start(module: str, code: str, words: str) -> Non
             await route.stop()
             assert descriptors() == before
             left = {path.name for path in watched.host._folders.root.iterdir()}
-            assert left == {"lock", "staged"}
+            assert left == {"boot", "lock", "staged"}
 
     running(main)
 
