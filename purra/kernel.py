@@ -6,7 +6,7 @@ do not see each other (invariant 10). Everything it knows that must last is in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -29,7 +29,7 @@ from purra.journal.events import Fact, event_value
 from purra.journal.fold import fold
 from purra.journal.state import RunState
 from purra.limits import EVENT_VALUE_DEPTH, PROMPT_CHARS
-from purra.registry.snapshot import Registry
+from purra.registry.snapshot import Binding, Registry
 from purra.runs import ending, keys, owner, reader, turns, wakes
 from purra.runs.bindings import BOUND, Adapters, Bindings, bind
 from purra.runs.directory import Directory
@@ -60,6 +60,8 @@ class Kernel:
 
     clock: Clock
     """Where time comes from; may be replaced before the kernel is opened."""
+    about: Mapping[str, Any]
+    """What the kernel's document says besides its process; may be set before it is opened."""
 
     def __init__(
         self,
@@ -92,12 +94,14 @@ class Kernel:
 
     def _set_up(self, ports: Adapters, store: Store, agent: Agent) -> None:
         self.clock = SystemClock()
+        self.about = {}
         self.agent = agent
         self.store = PatientStore(store)
         self._ports = ports
         self._gates = Gates()
         self._shells: dict[str, Shell] = {}
-        self._registry: Registry[Bindings] = Registry()
+        self._registry: Registry[Bindings] = Registry(self._released)
+        self._leaving: list[tuple[Bindings, Callable[[], None]]] = []
         self._stack = AsyncExitStack()
         self._tasks: TaskGroup | None = None
 
@@ -106,7 +110,7 @@ class Kernel:
     async def __aenter__(self) -> Self:
         self.id = self.clock.token()
         self.runs = Directory(self.store)
-        self._heartbeat = owner.Heartbeat(self.store, self.id)
+        self._heartbeat = owner.Heartbeat(self.store, self.id, self.about)
         bindings = await bind(self.agent, self._ports)
         self._registry.publish(self.agent.id, {BOUND: bindings})
         await self._heartbeat.register()
@@ -254,6 +258,44 @@ class Kernel:
             return False
         await self._nudge(run_id)
         return True
+
+    async def rebind(self, ports: Adapters, released: Callable[[], None]) -> int:
+        """Binds whatever begins from now on to `ports`; the number of the new epoch (REG-001).
+
+        A run that was started with other offers keeps those that it has until it ends (invariant
+        5). `released` is called once, when nothing can reach the previous ports any more. Raises
+        `PurraError`, e.g. `duplicate_tool`; then nothing has changed.
+        """
+        bindings = await bind(self.agent, ports)
+        _, old = self._open()
+        self._ports = ports
+        self._leaving.append((old, released))
+        return self._registry.publish(self.agent.id, {BOUND: bindings})
+
+    @property
+    def epoch(self) -> int:
+        """Grows by one with each change of what runs are bound to."""
+        return self._registry.current.epoch
+
+    def _released(self, binding: Binding[Bindings]) -> None:
+        for item in tuple(self._leaving):
+            if item[0] is binding.value:
+                self._leaving.remove(item)
+                item[1]()
+
+    async def asked(self, after: int = 0) -> AsyncIterator[Mapping[str, Any]]:
+        """What other processes ask of this kernel (`kernel/<id>/inbox`), as it comes. Endless."""
+        stream = keys.kernel_inbox(self.id)
+        async for body in reader.records(self.store, stream, after, None, follow=True):
+            yield body
+
+    async def describe(self, about: Mapping[str, Any]) -> None:
+        """Sets `about`, a strict value, in a kernel that is open.
+
+        Raises what the store says.
+        """
+        self.about = freeze(about, where="describe")
+        await self._heartbeat.describe(self.about)
 
     def note(self, fact: Fact) -> None:
         """Something that concerns every run that goes on here; it rides on their next commits."""
@@ -420,6 +462,7 @@ class Kernel:
             if state.ended:
                 run.settle(result_of(state))
                 return
+            self._check_preset(state)
             log = await self._take_over(state, await self.runs.lease(run.id))
         except PurraError as fault:
             run.settle(fault)

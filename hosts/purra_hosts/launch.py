@@ -93,7 +93,8 @@ class Launch:
     the worker may import from, after the staged SDK. `python`: the interpreter's absolute path.
     `idle_s`: 0 = never stopped for being idle. `services`: host services that the manifest declares
     (`secret:NAME`, ...); those that are granted stand in `grants["host"]`. `kind`: `process`, or
-    `inproc` for a thread of this process.
+    `inproc` for a thread of this process. `requires`: plugins that start before it and stop after
+    it.
     """
 
     plugin: str
@@ -116,6 +117,7 @@ class Launch:
     idle_s: float = 0.0
     services: tuple[str, ...] = ()
     kind: Kind = "process"
+    requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.entry is None) == (self.command is None):

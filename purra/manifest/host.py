@@ -62,11 +62,14 @@ class Adapters:
 
 @dataclass(frozen=True, slots=True)
 class PluginUse:
-    """How one named plugin is to be used. `secrets`: environment variable by secret name."""
+    """How one named plugin is to be used. `secrets`: environment variable by secret name.
+    `inproc_writes`: its tools may write though it runs in this process.
+    """
 
     config: Expanded
     grants: Expanded
     secrets: Mapping[str, str]
+    inproc_writes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +237,7 @@ class _Reader:
             secrets=MappingProxyType(
                 {key: value.removeprefix("env:") for key, value in table.secrets.items()}
             ),
+            inproc_writes=table.inproc_writes,
         )
 
     def folders(self, folders: list[str]) -> tuple[Path, ...]:

@@ -78,6 +78,10 @@ class PluginTable(Strict):
     secrets: dict[str, Annotated[str, AfterValidator(_secret)]] = Field(
         default={}, description="NAME = env:VARIABLE"
     )
+    inproc_writes: bool = Field(
+        default=False,
+        description="A plugin in this process may write, though a late write cannot be stopped",
+    )
 
 
 class IsolationTable(Strict):

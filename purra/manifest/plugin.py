@@ -62,11 +62,15 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one instance. `memory_bytes` None = the host's default."""
+    """Bounds of one instance, and how many there may be. `memory_bytes` None = the host's default,
+    `cpu_s` None = no bound.
+    """
 
     inflight: int
     threads: int
     memory_bytes: int | None
+    instances: int
+    cpu_s: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,11 @@ def load_plugin(path: Path) -> PluginManifest:
         config=config,
         capabilities=_capabilities(source, file, config),
         limits=Limits(
-            file.limits.inflight, file.limits.threads, memory_bytes(memory) if memory else None
+            inflight=file.limits.inflight,
+            threads=file.limits.threads,
+            memory_bytes=memory_bytes(memory) if memory else None,
+            instances=file.limits.instances,
+            cpu_s=file.limits.cpu_s,
         ),
         lifecycle=Lifecycle(file.lifecycle.activation, file.lifecycle.idle_s),
         offers=tuple(_offers(source, file)),

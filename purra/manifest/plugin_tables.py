@@ -22,6 +22,8 @@ Kind = Literal["model", "tool", "context", "store", "policy", "memory", "sandbox
 
 INFLIGHT_MAX: Final = 1024
 THREADS_MAX: Final = 64
+INSTANCES_MAX: Final = 32
+CPU_MAX_S: Final = 30 * 86_400
 TIMEOUT_MAX_S: Final = 3600.0
 """Longest time of one tool call that a manifest may ask for."""
 IDLE_MAX_S: Final = 7 * 86_400.0
@@ -131,6 +133,15 @@ class LimitsTable(Strict):
 
     inflight: int = Field(default=64, ge=1, le=INFLIGHT_MAX, description="Calls at once")
     threads: int = Field(default=1, ge=1, le=THREADS_MAX, description="Handlers at once")
+    instances: int = Field(
+        default=1,
+        ge=1,
+        le=INSTANCES_MAX,
+        description="Processes at once; more than one is started when a call finds no room",
+    )
+    cpu_s: int | None = Field(
+        default=None, ge=1, le=CPU_MAX_S, description="Processor time of a process's whole life"
+    )
     memory: Annotated[str, AfterValidator(_memory)] | None = Field(
         default=None, description="Memory of the process, as in 256MiB"
     )

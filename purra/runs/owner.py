@@ -52,16 +52,23 @@ class _Held:
 class Heartbeat:
     """Keeps the leases of one kernel, and the kernel's own document, alive."""
 
-    def __init__(self, store: Store, kernel: str) -> None:
+    def __init__(self, store: Store, kernel: str, about: Mapping[str, Any]) -> None:
         self._store = store
         self._kernel = kernel
         self._held: dict[str, _Held] = {}
         self._revision = 0
+        self._about = about
+
+    async def describe(self, about: Mapping[str, Any]) -> None:
+        """Writes the document anew, with `about` in it."""
+        self._about = about
+        await self.register()
 
     async def register(self) -> None:
         """Writes the kernel's document (tables, store keys)."""
         key = keys.kernel(self._kernel)
-        put = Put(key, {"process": presence.describe()}, self._revision, LEASE_TTL_MS)
+        value = {"process": presence.describe(), **self._about}
+        put = Put(key, value, self._revision, LEASE_TTL_MS)
         receipt = await self._store.commit(Commit((put,)))
         self._revision = receipt.revisions[key]
 

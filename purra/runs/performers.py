@@ -23,7 +23,7 @@ from purra.journal.effects import AssembleContext, CallModel, CallTool, Effect
 from purra.journal.effects import Preflight as PreflightEffect
 from purra.journal.events import Fact
 from purra.journal.state import Call
-from purra.registry.snapshot import Registry
+from purra.registry.snapshot import Registry, Snapshot
 from purra.runs.bindings import BOUND, Bindings
 from purra.runs.log import RunLog
 
@@ -36,8 +36,10 @@ Claim = Callable[[Fact, Stop], Awaitable[None]]
 class Performers:
     """The work of one owned run, on what was routable when its present step began.
 
-    A step (a model call and its tool batch) holds one epoch (invariant 5): a new pin is taken with
-    each model call, and the last one is returned by `close`.
+    A step (a model call and its tool batch) holds one epoch (invariant 5): with each model call the
+    pin is renewed if there is another epoch by then, and the last one is returned by `close`. A run
+    pins its offers, too: while the newest epoch has others than it was started with, it keeps the
+    pin that it has.
     """
 
     def __init__(self, log: RunLog, registry: Registry[Bindings], gates: Gates) -> None:
@@ -48,17 +50,33 @@ class Performers:
         self._prompt: tuple[Message, ...] | None = None
         self._tickets: dict[str, Ticket] = {}
         self._step = ExitStack()
-        self._begin_step()
+        self._adopt(self._newest(self._step))
 
     def close(self) -> None:
         """Returns the pin."""
         self._step.close()
 
     def _begin_step(self) -> None:
-        self._step.close()
-        bindings = self._step.enter_context(self._registry.pin()).get(BOUND)
+        """Takes the newest epoch for what comes, unless the run was started with other offers."""
+        if self._registry.current is self._epoch:
+            return
+        with ExitStack() as pinned:
+            newest = self._newest(pinned)
+            bindings = newest.get(BOUND)
+            if bindings is None or bindings.drift(self._state.started["components"]):
+                return
+            self._step.close()
+            self._step = pinned.pop_all()
+        self._adopt(newest)
+
+    def _newest(self, pins: ExitStack) -> Snapshot[Bindings]:
+        return pins.enter_context(self._registry.pin())
+
+    def _adopt(self, epoch: Snapshot[Bindings]) -> None:
+        bindings = epoch.get(BOUND)
         if bindings is None:
             raise PurraError("not_open", "nothing is bound", where=f"run {self._state.run}")
+        self._epoch = epoch
         self._bindings = bindings
         preflight = Preflight(bindings.catalog, bindings.agent.limits)
         self._admission = Admission(preflight, bindings.adapters.policy, bindings.agent)

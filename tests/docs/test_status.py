@@ -125,7 +125,6 @@ def says(code: str, row: str) -> None:
 @pytest.mark.parametrize(
     ("row", "asked"),
     [
-        ("inproc", {"kind": "inproc"}),
         ("middleware", {"agent": 'middleware = ["m"]'}),
         ("[hooks] use", {"top": '[hooks]\nuse = ["h"]'}),
         ("dynamic", {"dynamic": DYNAMIC, "tool": "remote.one"}),
@@ -169,6 +168,13 @@ def test_isolation_and_restarts_are_as_told(tmp_path: Path) -> None:
 
     anyio.run(main)
     says("capability_denied", "callback")
+
+
+def test_a_write_in_this_process_must_be_wanted(tmp_path: Path) -> None:
+    with pytest.raises(PurraError) as refused:
+        make_plan(host(tmp_path, kind="inproc"))
+    assert refused.value.code == "invalid_manifest"
+    says("invalid_manifest", "inproc")
 
 
 def test_nobody_can_approve(tmp_path: Path) -> None:

@@ -19,25 +19,17 @@ from typing import Any, Final
 
 import anyio
 
-from purra.contracts.store import Store
-from purra.contracts.tool import ToolSchema
 from purra.errors import PurraError
 from purra.journal.events import Fact
 from purra.kernel import Kernel
 from purra.manifest.host import Caller
 from purra.manifest.placeholders import Parameter
-from purra.runs.bindings import Adapters
 from purra.runs.result import Result
-from purra.stores.memory import MemoryStore
-from purra_bridge.ports.context import HostedContext
 from purra_bridge.ports.faults import adapter_error
-from purra_bridge.ports.model import HostedModel
-from purra_bridge.ports.policy import HostedPolicy
-from purra_bridge.ports.store import HostedStore
-from purra_bridge.ports.tool import HostedTools
 from purra_bridge.wire.errors import WireError
-from purra_hosts.app.matching import Match, Resolved
 from purra_hosts.app.plan import Plan, make_plan
+from purra_hosts.app.ports import adapters_of, store_of
+from purra_hosts.app.reloading import Reloaded, Reloader
 from purra_hosts.process.route import Route
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.restarts import RestartPolicy
@@ -74,6 +66,15 @@ class Application:
     kernel: Kernel
     plan: Plan
     routes: Mapping[str, Route] = field(repr=False)
+    reloader: Reloader = field(repr=False)
+
+    async def reload(self, plugin: str) -> Reloaded:
+        """Replaces a running plugin by what its manifests say now. Runs lose no call.
+
+        Raises `PurraError` of `make_plan`, `plugin_not_found`, `unsupported`, and `AdapterError` if
+        the new one does not start; then the old one goes on serving (SHD-007).
+        """
+        return await self.reloader.reload(plugin)
 
 
 @asynccontextmanager
@@ -120,12 +121,15 @@ async def open_application(
         routes = {name: host.add(launch) for name, launch in plan.launches.items()}
         await _start(routes, start_all)
         kernel = Kernel.of(
-            _adapters(plan.match, routes),
-            _store(plan.match, routes),
+            adapters_of(plan.match, routes),
+            store_of(plan.match, routes),
             plan.host.agent,
         )
+        reloader = Reloader(plan, host, kernel)
         told.kernel = await stack.enter_async_context(kernel)
-        yield Application(kernel, plan, routes)
+        if plan.match.model is not None:
+            await stack.enter_async_context(reloader.listening())
+        yield Application(kernel, plan, host.routes, reloader)
 
 
 def run_sync(
@@ -203,19 +207,33 @@ def _process_host(
 
 
 async def _start(routes: Mapping[str, Route], start_all: bool) -> None:
-    """All at once; the first failure, in start order, is the error."""
+    """All at once, but each after those that it requires (REG-007); the first failure, in start
+    order, is the error.
+    """
     failures: dict[str, WireError] = {}
+    wanted = {
+        name: route
+        for name, route in routes.items()
+        if start_all or route.launch.activation == "eager"
+    }
+    over = {name: anyio.Event() for name in wanted}
 
     async def start(name: str, route: Route) -> None:
+        for required in route.launch.requires:
+            if required in over:
+                await over[required].wait()
+        missing = [failures[other] for other in route.launch.requires if other in failures]
         try:
+            if missing:
+                raise missing[0]
             await route.start()
         except WireError as error:
             failures[name] = error
+        over[name].set()
 
     async with anyio.create_task_group() as tasks:
-        for name, route in routes.items():
-            if start_all or route.launch.activation == "eager":
-                tasks.start_soon(partial(start, name, route))
+        for name, route in wanted.items():
+            tasks.start_soon(partial(start, name, route))
     for name in routes:
         if name in failures:
             raise _cannot_start(name, failures[name])
@@ -233,40 +251,3 @@ def _cannot_start(name: str, error: WireError) -> PurraError:
         hint="`purra plugins doctor --manifest FILE` shows more",
         detail=error.detail,
     )
-
-
-def _adapters(match: Match, routes: Mapping[str, Route]) -> Adapters:
-    names = {"model": match.model.pinned} if match.model else {}
-    names |= {f"tool:{tool.offer.name}": tool.pinned for tool in match.tools}
-    names |= {f"context[{index}]": item.pinned for index, item in enumerate(match.context)}
-    if match.policy:
-        names["policy"] = match.policy.pinned
-    return Adapters(
-        model=HostedModel(*_end(match.model, routes)) if match.model else None,
-        tools=tuple(
-            HostedTools(routes[plugin], schemas) for plugin, schemas in _by_plugin(match).items()
-        ),
-        contexts=tuple(
-            (str(item.address), HostedContext(*_end(item, routes))) for item in match.context
-        ),
-        policy=HostedPolicy(*_end(match.policy, routes)) if match.policy else None,
-        names=names,
-    )
-
-
-def _store(match: Match, routes: Mapping[str, Route]) -> Store:
-    return HostedStore(*_end(match.store, routes)) if match.store else MemoryStore()
-
-
-def _end(adapter: Resolved, routes: Mapping[str, Route]) -> tuple[Route, str]:
-    """Where a port's calls go, and which adapter there they name."""
-    return routes[adapter.address.plugin], adapter.address.name
-
-
-def _by_plugin(match: Match) -> dict[str, list[ToolSchema]]:
-    """The tools in the agent's order, as one set per plugin."""
-    sets: dict[str, list[ToolSchema]] = {}
-    for tool in match.tools:
-        assert tool.offer.tool is not None, "an offer of the kind tool that is not dynamic"
-        sets.setdefault(tool.address.plugin, []).append(tool.offer.tool)
-    return sets

@@ -69,9 +69,11 @@ def match(host: HostManifest, discovery: Discovery) -> Match:
     bound = {name: bind(host, manifests[name]) for name in start_order(manifests)}
     adapters = host.adapters
     resolver = _Resolver(host, bound)
+    tools = resolver.many("tool", adapters.tools)
+    _check_writes(host, manifests, tools)
     return Match(
         model=resolver.one("model", adapters.model),
-        tools=resolver.many("tool", adapters.tools),
+        tools=tools,
         context=resolver.many("context", adapters.context),
         store=resolver.one("store", adapters.store) if adapters.store else None,
         policy=resolver.one("policy", adapters.policy) if adapters.policy else None,
@@ -127,11 +129,25 @@ def _usable(host: HostManifest, name: str, discovery: Discovery) -> Discovered:
         raise PurraError("plugin_conflict", found.reason, where=where, hint=found.hint)
     if found.state == "broken":
         raise PurraError("plugin_broken", found.reason, where=where, hint=found.hint)
-    if _manifest(found).runs.host != "process":
-        raise PurraError(
-            "unsupported", "plugins in the kernel's own process are not supported yet", where=where
-        )
     return found
+
+
+def _check_writes(
+    host: HostManifest, manifests: Mapping[str, PluginManifest], tools: Iterable[Resolved]
+) -> None:
+    """A handler in a thread cannot be ended, so what it writes after its time is nobody's will."""
+    for tool in tools:
+        plugin, schema = tool.address.plugin, tool.offer.tool
+        threaded = (
+            manifests[plugin].runs.host == "inproc" and not host.plugins[plugin].inproc_writes
+        )
+        if threaded and schema is not None and not schema.reads:
+            raise host.refuse(
+                ["plugins", plugin, "inproc_writes"],
+                f"{tool.address} writes ({schema.effect}), and runs in the kernel's own process,"
+                " where a write that is late cannot be stopped",
+                "set it to true, or run the plugin as a process",
+            )
 
 
 def _manifest(found: Discovered) -> PluginManifest:

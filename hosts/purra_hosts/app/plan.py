@@ -25,12 +25,15 @@ __all__ = ["Plan", "make_plan"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be started, and how. `launches`: by plugin id, in start order."""
+    """What would be started, and how. `launches`: by plugin id, in start order. `caller`: by whom,
+    so that the same plan can be made again.
+    """
 
     host: HostManifest
     discovery: Discovery
     match: Match
     launches: Mapping[str, Launch]
+    caller: Caller
 
 
 def make_plan(manifest: Path, caller: Caller | None = None, *, only_store: bool = False) -> Plan:
@@ -52,7 +55,7 @@ def make_plan(manifest: Path, caller: Caller | None = None, *, only_store: bool 
         name: _launch(host, bound, matched.found[name], environment)
         for name, bound in matched.plugins.items()
     }
-    return Plan(host, discovery, matched, MappingProxyType(launches))
+    return Plan(host, discovery, matched, MappingProxyType(launches), caller)
 
 
 def _launch(
@@ -78,11 +81,18 @@ def _launch(
         ),
         sys_path=found.sys_path,
         limits=LaunchLimits(
-            inflight=limits.inflight, threads=limits.threads, memory_bytes=limits.memory_bytes
+            inflight=limits.inflight,
+            threads=limits.threads,
+            memory_bytes=limits.memory_bytes,
+            instances=limits.instances,
+            cpu_s=limits.cpu_s,
         ),
         isolation=Isolation(host.isolation.level, host.isolation.require),
         activation=manifest.lifecycle.activation,
         idle_s=manifest.lifecycle.idle_s,
+        services=manifest.capabilities.host,
+        kind=manifest.runs.host,
+        requires=tuple(manifest.requires),
     )
 
 

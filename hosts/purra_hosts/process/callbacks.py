@@ -25,13 +25,15 @@ from purra_bridge.wire.errors import WireError
 from purra_bridge.wire.session import Session
 from purra_hosts.launch import Launch
 from purra_hosts.process.alarm import NEVER
-from purra_hosts.process.calls import Call
+from purra_hosts.process.calls import DEPTH, Call
 from purra_hosts.process.pump import Pump
 
-__all__ = ["SECRET", "Asked", "Callbacks", "Service"]
+__all__ = ["DEPTH_MAX", "SECRET", "Asked", "Callbacks", "Service"]
 
 SECRET: Final = "secret"
 """The service that every host has: `get {name}` gives `{value}`, for granted `secret:NAME`."""
+DEPTH_MAX: Final = 8
+"""Callbacks inside each other: a plugin asks, and what it asked for calls a plugin that asks."""
 AUDIT_S: Final = 1.0
 """Denials of one kind are told at most this often."""
 AUDITED: Final = 32
@@ -104,12 +106,20 @@ class Callbacks:
         if event.adapter == SECRET and event.method == "get":
             self._give_secret(event)
             return
+        parent = self._owner.open_call(event.parent or 0)
+        if parent is not None and parent.depth >= DEPTH_MAX:
+            what = f"{DEPTH_MAX} callbacks stand inside each other already"
+            detail = {"limit": "callback_depth"}
+            self._session.error(
+                event.id, WireError("resource_exhausted", what, origin="host", detail=detail)
+            )
+            return
         service = self._services.get(event.adapter)
         if service is None:
             what = f"this host has no {event.adapter}.{event.method}"
             self._session.error(event.id, WireError("unimplemented", what, origin="host"))
             return
-        task = self._loop.create_task(self._serve(event, service))
+        task = self._loop.create_task(self._serve(event, service, parent))
         self._tasks[event.id] = task
         task.add_done_callback(lambda _: self._tasks.pop(event.id, None))
 
@@ -139,8 +149,8 @@ class Callbacks:
         else:
             self._session.result(event.id, {"value": value})
 
-    async def _serve(self, event: said.Called, service: Service) -> None:
-        parent = self._owner.open_call(event.parent or 0)
+    async def _serve(self, event: said.Called, service: Service, parent: Call | None) -> None:
+        DEPTH.set(1 if parent is None else parent.depth + 1)
         deadline_s = NEVER if parent is None else parent.deadline_s
         if event.deadline_ms is not None:
             deadline_s = min(deadline_s, self._loop.time() + event.deadline_ms / 1000)

@@ -13,13 +13,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, Protocol, Self
 
 from purra_bridge.ports.channel import Request
 from purra_hosts.process.alarm import NEVER
 
-__all__ = ["Call", "Home", "StreamItems", "upload"]
+__all__ = ["DEPTH", "Call", "Home", "StreamItems", "upload"]
 
+DEPTH: Final[ContextVar[int]] = ContextVar("purra_callback_depth", default=0)
+"""Inside how many callbacks this task runs: a service of the host may call plugins in its turn."""
 UPLOAD_SLICE_BYTES: Final = 256 * 1024
 """Bytes of one upload chunk on the wire, so that other calls get their turn between two."""
 
@@ -48,6 +51,7 @@ class Call:
 
     __slots__ = (
         "deadline_s",
+        "depth",
         "future",
         "grace_s",
         "home",
@@ -64,6 +68,7 @@ class Call:
         self.request = request
         self.future: asyncio.Future[Any] = loop.create_future()
         self.id = 0
+        self.depth = DEPTH.get()
         self.home: Home | None = None
         self.released = False
         self.deadline_s = NEVER

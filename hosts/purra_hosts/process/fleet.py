@@ -132,14 +132,21 @@ class Member:
 
 
 class Fleet:
-    """See the head of this file. `launch` is what the next start runs."""
+    """See the head of this file. `launch` is what the next start runs. `generation`: the number of
+    the last instance that was made; `made`: how many were made here.
+    """
 
-    def __init__(self, launch: Launch, place: Place, owner: FleetOwner, generation: int) -> None:
+    def __init__(
+        self, launch: Launch, place: Place, owner: FleetOwner, numbers: Iterator[int]
+    ) -> None:
+        """`numbers`: of the generations, shared by all routes of one plugin."""
         self.launch = launch
         self.place = place
         self.circuit = Circuit(launch.label, place.restarts, place.chance)
-        self.generation = generation
+        self.generation = 0
+        self.made = 0
         self.members: list[Member] = []
+        self._numbers = numbers
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._reloading = asyncio.Lock()
@@ -212,7 +219,8 @@ class Fleet:
             self._make(member.instance.launch, (member,))
 
     def _make(self, launch: Launch, succeeds: tuple[Member, ...] | None = None) -> Member:
-        self.generation += 1
+        self.made += 1
+        self.generation = next(self._numbers)
         member = Member(self, launch, self.generation)
         member.succeeds = succeeds
         self.members.append(member)
@@ -263,6 +271,7 @@ class Fleet:
         member.beside = member.beside or state is State.TAINTED or instance.asked_to_end
         self._announce(member, state)
         if state is State.READY:
+            self._end_retired()  # only now, so that nobody reads of an end before its successor
             self._owner.on_room()
         elif state not in states.LIVE:
             self._owner.on_left()
@@ -303,15 +312,16 @@ class Fleet:
         self._owner.on_ready()
 
     def _take_over(self, member: Member, others: tuple[Member, ...]) -> None:
-        drain_s = self.place.shared.timings.retire_s
         self.launch = member.instance.launch
         member.succeeds = None
         for other in others:
             other.retired = other.beside = True
         self._settle(member, None)
-        for other in others:
-            if other.instance.state in states.LIVE:
-                other.instance.leave(SUCCEEDED, drain_s)
+
+    def _end_retired(self) -> None:
+        for member in tuple(self.members):
+            if member.retired and member.instance.state in states.LIVE:
+                member.instance.leave(SUCCEEDED, self.place.shared.timings.retire_s)
 
     def _judge(self, member: Member, error: WireError) -> None:
         """Decides, once per instance, what follows its failure."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from purra_bridge.wire.messages import LIMITS
 from purra_hosts.launch import Launch
+from purra_hosts.process.callbacks import DEPTH_MAX
 from purra_hosts.process.logs import LINE_BYTES, RATE
 
 __all__ = ["advertised"]
@@ -28,6 +29,7 @@ def advertised(launch: Launch) -> Mapping[str, int | str]:
         "raw_message_bytes": LIMITS["max_raw"][0],
         "output_bytes": limits.output_bytes,
         "inflight": limits.inflight,
+        "callback_depth": DEPTH_MAX,
         "queue": limits.queue,
         "instances": limits.instances,
         "log_line_bytes": LINE_BYTES,

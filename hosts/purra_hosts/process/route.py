@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,14 +67,14 @@ class RouteStatus:
 class Route:
     """Implements `purra_bridge.ports.channel.Channel` for one plugin. Made by `ProcessHost`."""
 
-    def __init__(self, launch: Launch, place: Place, generation: int = 0) -> None:
-        """`generation`: of the last instance of a route before this one; 0 = there was none."""
+    def __init__(self, launch: Launch, place: Place, numbers: Iterator[int]) -> None:
+        """`numbers`: of the generations; routes of one plugin share them."""
         self._place = place
         self._loop = asyncio.get_running_loop()
         self._alarm = Alarm(self._loop, self._ring)
         self._queue: deque[Call] = deque()
         self._starting: list[asyncio.Future[None]] = []
-        self._fleet = Fleet(launch, place, self, generation)
+        self._fleet = Fleet(launch, place, self, numbers)
         self._circuit = self._fleet.circuit
         self._desired = True
         self._closed = False
@@ -179,7 +179,7 @@ class Route:
             isolation=dict.fromkeys(AXES, "none") if instance is None else instance.isolation,
             calls=sum(member.instance.calls for member in fleet.members),
             queued=len(self._queue),
-            restarts=max(0, fleet.generation - 1),
+            restarts=max(0, fleet.made - 1),
             last_error=circuit.last_error,
             started_at_ms=None if first is None else first.started_at_ms,
             instances=len(fleet.members),
@@ -339,7 +339,7 @@ class Route:
             return False
         if self._queue:
             return True
-        if self.launch.activation != "eager" or not self._fleet.generation:
+        if self.launch.activation != "eager" or not self._fleet.made:
             return False
         return not self._fleet.serving
 

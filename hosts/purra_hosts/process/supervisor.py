@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import Final, Self
 
@@ -63,10 +64,12 @@ class ProcessHost:
         clock = clock or SystemClock()
         self._folders = Folders()
         self._services: dict[str, Service] = {}
+        timings = timings or Timings()
+        self._retire_s = timings.retire_s
         self._place = Place(
             shared=Shared(
                 folders=self._folders,
-                timings=timings or Timings(),
+                timings=timings,
                 log_sink=logs,
                 token=lambda: clock.token(TOKEN_BYTES),
                 prober=Prober(),
@@ -79,6 +82,9 @@ class ProcessHost:
             chance=lambda: int(clock.token(CHANCE_BYTES), 16) / 256**CHANCE_BYTES,
         )
         self._routes: dict[str, Route] = {}
+        self._others: set[Route] = set()
+        self._numbers: dict[str, Iterator[int]] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -91,13 +97,55 @@ class ProcessHost:
 
         Raises `ValueError` for a second plugin of one id, and `WireError(not_active)` after close.
         """
-        if self._closing is not None:
-            raise WireError("not_active", "the host is closed")
         if launch.plugin in self._routes:
             raise ValueError(f"the plugin {launch.plugin} is there already")
-        route = Route(launch, self._place)
+        route = self._route(launch)
         self._routes[launch.plugin] = route
         return route
+
+    def beside(self, launch: Launch) -> Route:
+        """A second route to a plugin, from another launch; it is not among `routes` until `switch`.
+
+        For a plugin that offers something else than before: whoever is bound to what it offered
+        needs the old route for as long as that lasts. Raises as `add` does.
+        """
+        if launch.plugin not in self._routes:
+            raise ValueError(f"there is no plugin {launch.plugin}")
+        route = self._route(launch)
+        self._others.add(route)
+        return route
+
+    def switch(self, route: Route) -> Route:
+        """Puts a route from `beside` into the place of the old one, which is returned and goes on
+        until it is retired.
+        """
+        old = self._routes[route.launch.plugin]
+        self._routes[route.launch.plugin] = route
+        self._others.remove(route)
+        self._others.add(old)
+        return old
+
+    def retire(self, route: Route) -> None:
+        """Ends a route that is not among `routes`, and waits for nothing. Its calls in flight get
+        `retire_s`.
+        """
+        task = asyncio.get_running_loop().create_task(route.close(self._retire_s))
+        self._retiring.add(task)
+        task.add_done_callback(lambda _: self._retired(route, task))
+
+    def _route(self, launch: Launch) -> Route:
+        if self._closing is not None:
+            raise WireError("not_active", "the host is closed")
+        numbers = self._numbers.setdefault(launch.plugin, count(1))
+        return Route(launch, self._place, numbers)
+
+    def _retired(self, route: Route, task: asyncio.Task[None]) -> None:
+        self._others.discard(route)
+        self._retiring.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "retiring a route failed", "exception": fault}
+            )
 
     def offer(self, name: str, service: Service) -> None:
         """Lets plugins to which the host service `name` is granted ask for it, from now on. The
@@ -108,7 +156,8 @@ class ProcessHost:
         self._services[name] = service
 
     async def aclose(self, drain_s: float | None = None) -> None:
-        """Stops all plugins at once and removes what they left. Calls in flight get `drain_s`.
+        """Stops all plugins at once, those that others require after them, and removes what they
+        left. Calls in flight get `drain_s`.
 
         Idempotent. If it is cancelled, it finishes first. Raises an `ExceptionGroup` of faults of
         this host, after everything was closed all the same.
@@ -126,13 +175,34 @@ class ProcessHost:
 
     async def _close(self, drain_s: float | None) -> None:
         ends = await asyncio.gather(
-            *(route.close(drain_s) for route in self._routes.values()), return_exceptions=True
+            *self._ends(drain_s),
+            *(route.close(drain_s) for route in self._others),
+            *self._retiring,
+            return_exceptions=True,
         )
         for _ in self._folders.removing():
             await asyncio.sleep(0)
         faults = [end for end in ends if isinstance(end, Exception)]
         if faults:
             raise ExceptionGroup("closing the process host", faults)
+
+    def _ends(self, drain_s: float | None) -> list[asyncio.Task[None]]:
+        """All at the same time, but what is required ends after those that require it (REG-007).
+
+        Only those that were added later count, so that a circle cannot keep everybody waiting.
+        """
+        ends: dict[str, asyncio.Task[None]] = {}
+
+        async def end(route: Route, before: list[asyncio.Task[None]]) -> None:
+            if before:
+                await asyncio.wait(before)
+            await route.close(drain_s)
+
+        loop = asyncio.get_running_loop()
+        for name, route in reversed(self._routes.items()):
+            before = [ends[other] for other in ends if name in self._routes[other].launch.requires]
+            ends[name] = loop.create_task(end(route, before))
+        return list(ends.values())
 
 
 def _processors() -> int:

@@ -78,14 +78,18 @@ def test_tools_of_a_dynamic_catalog_are_not_there_yet(address: str) -> None:
     assert error.code == "unsupported" and "dynamic catalogs" in str(error)
 
 
-def test_a_plugin_in_our_own_process_is_not_there_yet() -> None:
-    """Invariant 1: refused, never quietly run in the kernel's process."""
-    program = found("program")
-    assert program.manifest is not None
-    runs = replace(program.manifest.runs, host="inproc")
-    inproc = replace(program, manifest=replace(program.manifest, runs=runs))
-    plugins = (*without("program").plugins, inproc)
-    assert refused(everything(), replace(INSTALLED, plugins=plugins)).code == "unsupported"
+def test_a_write_tool_in_our_own_process_must_be_wanted() -> None:
+    """Invariant 1, design, hosts: an explicit override in the host manifest."""
+    plain = found("everything")
+    assert plain.manifest is not None
+    runs = replace(plain.manifest.runs, host="inproc", entry="a:b", command=None)
+    inproc = replace(plain, manifest=replace(plain.manifest, runs=runs))
+    installed = replace(INSTALLED, plugins=(*without("everything").plugins, inproc))
+    error = refused(everything(), installed)
+    assert error.code == "invalid_manifest" and "inproc_writes" in error.where
+    host = everything()
+    use = replace(host.plugins["everything"], inproc_writes=True)
+    match(replace(host, plugins={**host.plugins, "everything": use}), installed)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from tests.hosts.process.rig import (
     failing,
     from_folder,
     hosting,
+    puppet,
     running,
     tool,
     until,
@@ -325,5 +326,24 @@ def test_a_stream_that_a_reload_cuts_may_be_asked_for_again() -> None:
                 async for _ in items:
                     pass
             assert (caught.value.code, caught.value.retry) == ("retired", "same")
+
+    running(main)
+
+
+def test_what_is_required_stops_last(tmp_path: Path) -> None:
+    """REG-007: and what nobody requires does not wait."""
+
+    async def main() -> None:
+        async with hosting() as watched:
+            for name, requires in (("base", ()), ("middle", ("base",)), ("top", ("middle",))):
+                folder = tmp_path / name
+                folder.mkdir()
+                launch = puppet(folder, "start()\nwhile True: events()", requires=requires)
+                manifest = folder / "purra-plugin.toml"
+                manifest.write_text(f'schema = "purra.plugin/1"\nid = "{name}"\n')
+                digest = hashlib.sha256(manifest.read_bytes()).hexdigest()
+                await watched.host.add(replace(launch, plugin=name, manifest_sha256=digest)).start()
+        ended = [data["plugin"] for kind, data in watched.events if kind == "plugin.stopped"]
+        assert ended == ["top", "middle", "base"]
 
     running(main)

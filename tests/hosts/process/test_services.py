@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from purra_bridge.wire.errors import WireError
-from purra_hosts.launch import Launch
+from purra_hosts.launch import Launch, LaunchLimits
 from purra_hosts.process.callbacks import Asked
 from tests.hosts.process.rig import Watched, failing, hosting, running, tool, until, workbench
 
@@ -124,6 +125,32 @@ def test_a_service_that_fails_costs_its_callback(fault: Exception | None, code: 
             ((found, _),) = await tool(route, "ask", adapter="tool", method="call", args=None)
             assert found == "unimplemented"
             assert await tool(route, "echo", value=1) == 1
+
+    running(main)
+
+
+def test_callbacks_stand_inside_each_other_up_to_a_depth() -> None:
+    """CAL-009, protocol, defaults: 8; and at in-flight 1 a plugin can still ask."""
+
+    async def main() -> None:
+        async with hosting() as watched:
+            launch = replace(granted("tool"), limits=LaunchLimits(threads=16))
+            route = watched.host.add(launch)
+
+            async def again(what: Asked) -> Any:
+                return await tool(route, "ask", adapter="tool", method="again", args=None)
+
+            watched.host.offer("tool", again)
+            depth, answer = 0, await again(Asked("", "", 0, "", None, {}))
+            while type(answer[0]) is list and type(answer[0][0]) is list:
+                depth, answer = depth + 1, answer[0]
+            assert (depth, answer[0][0]) == (8, "resource_exhausted")
+        async with hosting() as watched:
+            launch = replace(granted("secret:TOKEN"), limits=LaunchLimits(inflight=1))
+            route = watched.host.add(launch)
+            args = {"name": "TOKEN"}
+            answer = await tool(route, "ask", adapter="secret", method="get", args=args)
+            assert answer == [{"value": "s3cr3t-value"}]
 
     running(main)
 

@@ -1,7 +1,8 @@
 """`purra plugins`: what is installed, what it offers, and whether it starts.
 
 `list` and `show` read metadata and manifests only: no plugin code is loaded, nothing is started.
-`doctor` is the one that starts plugins, and only those that a host manifest names.
+`doctor` is the one that starts plugins, and only those that a host manifest names. `reload` has
+running kernels replace one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from purra.errors import PurraError
 from purra.registry.discovery import Discovered, Discovery, discover
 from purra_hosts.app import exits
 from purra_hosts.app.commands.new import new
+from purra_hosts.app.commands.reload import reload
 from purra_hosts.app.options import Json, Params, StateFolder, params_of
 from purra_hosts.app.printing import json_line, print_table
 
@@ -24,6 +26,7 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="What is installed, and whether it is well.")
 app.command(no_args_is_help=True)(new)
+app.command()(reload)
 
 Folders = Annotated[
     list[Path] | None, typer.Option("--folder", help="Search this folder for plugins, too.")
