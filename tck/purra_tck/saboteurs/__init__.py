@@ -42,7 +42,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "manifest": ("plugin_manifest",),
         "model": (),
         "tool": ("plugin_tool",),
-        "context": (),
+        "context": ("plugin_context",),
         "compression": (),
         "store": ("store",),
     }

@@ -189,6 +189,7 @@ def universal(parts: Parts) -> dict[str, Open]:
                 f"{_ANY}\n\nOFFERS = {parts.offers!r}\n\n\n{answer}",
                 parts.offers,
                 parts.fixtures,
+                parts.more,
             )
         )
         for name, answer in _ANSWERS.items()

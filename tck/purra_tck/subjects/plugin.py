@@ -21,7 +21,7 @@ from purra.contracts.tool import Tools, ToolSchema
 from purra.manifest.config import Config, resolve_config
 from purra.manifest.names import RefusedError
 from purra.manifest.plugin import PluginManifest, load_plugin
-from purra.values import canonical_text
+from purra.values import canonical_text, thaw
 from purra_bridge.ports.channel import Request
 from purra_bridge.ports.context import HostedContext
 from purra_bridge.ports.model import HostedModel
@@ -41,7 +41,7 @@ __all__ = ["CALL_S", "PluginSubject", "Reply", "Running", "Ways", "about_plugin"
 
 CALL_S: Final = 10.0
 """Longest time of a call of the kit's, where the matter is not time."""
-TIMINGS: Final = Timings(hello_s=10.0, ready_s=20.0, drain_s=1.0, exit_s=1.0, term_s=0.5)
+TIMINGS: Final = Timings(hello_s=10.0, ready_s=20.0, drain_s=0.2, exit_s=1.0, term_s=0.5)
 TAIL_LINES: Final = 8
 CANARY: Final = "tck-canary-5f1d"
 """Begins each secret that the kit gives away, to be found where it must not be."""
@@ -240,6 +240,10 @@ class PluginSubject:
         other.upstream = self.upstream
         other.furnish()
         return other
+
+    def place(self) -> dict[str, Any]:
+        """What the fixtures' code is told about where it is."""
+        return {"scratch": str(self.scratch), "config": thaw(self.launch().config)}
 
     def secrets(self, manifest: PluginManifest) -> dict[str, str]:
         """A canary for each secret that the plugin declares."""

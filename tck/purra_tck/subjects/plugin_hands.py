@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import anyio
 
-from purra.errors import PurraError
 from purra_tck.fixtures import Hand
+from purra_tck.verdict import Untestable
 
 __all__ = ["CALLER", "break_source", "picture", "run_hand", "seed", "shown_state", "state_of"]
 
@@ -39,8 +39,7 @@ is the last line of its output."""
 async def run_hand(hand: Hand, folder: Path, value: Any) -> str:
     """What the function answers (JSON), or what the program prints.
 
-    Raises `PurraError(invalid_argument)` if it fails: a fixture that does not work is a fault of
-    the set-up.
+    Raises `Untestable` if it fails: a fixture that does not work is no fault of the plugin's.
     """
     if hand.call:
         argv = [sys.executable, "-c", CALLER, str(folder), hand.call]
@@ -53,26 +52,29 @@ async def run_hand(hand: Hand, folder: Path, value: Any) -> str:
                 argv, input=json.dumps(value).encode(), cwd=str(folder), check=False
             )
     except (OSError, TimeoutError) as error:
-        raise PurraError("invalid_argument", f"it failed: {error!r}", where=what) from None
+        raise Untestable(f"the fixture {what} failed: {error!r}") from None
     if done.returncode:
         tail = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise PurraError(
-            "invalid_argument", f"it exited with {done.returncode}: {''.join(tail)}", where=what
-        )
+        raise Untestable(f"the fixture {what} exited with {done.returncode}: {''.join(tail)}")
     out = done.stdout.decode(errors="replace")[-ANSWER_CHARS:]
     return out.rpartition("\n")[2] if hand.call else out
 
 
-async def seed(hand: Hand, folder: Path, texts: Sequence[Mapping[str, str]]) -> None:
-    """Puts texts where the provider finds them: `[{name, text, session}]`."""
+async def seed(
+    hand: Hand, folder: Path, texts: Sequence[Mapping[str, str]], place: Mapping[str, Any]
+) -> None:
+    """Puts texts where the provider finds them: `[{name, text, session}]`.
+
+    Code of the author's gets `{texts, scratch, config}`. `place`: the last two.
+    """
     if hand.file:
         Path(hand.file).parent.mkdir(parents=True, exist_ok=True)
         Path(hand.file).write_text("\n\n".join(each["text"] for each in texts), encoding="utf-8")
     else:
-        await run_hand(hand, folder, {"texts": [dict(each) for each in texts]})
+        await run_hand(hand, folder, {"texts": [dict(each) for each in texts], **place})
 
 
-async def break_source(hand: Hand, folder: Path) -> None:
+async def break_source(hand: Hand, folder: Path, place: Mapping[str, Any]) -> None:
     """Makes the source unreadable. A file becomes a folder, which is no file for anybody."""
     if hand.file or hand.folder:
         path = Path(hand.file or hand.folder)
@@ -82,7 +84,7 @@ async def break_source(hand: Hand, folder: Path) -> None:
             path.unlink(missing_ok=True)
             path.mkdir()
     else:
-        await run_hand(hand, folder, {})
+        await run_hand(hand, folder, place)
 
 
 async def state_of(hand: Hand, folder: Path) -> str:

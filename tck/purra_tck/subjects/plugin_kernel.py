@@ -15,6 +15,7 @@ import anyio
 from purra import adapters as local
 from purra.agent import Agent, RunLimits
 from purra.contracts.call import CallContext
+from purra.contracts.context import Context
 from purra.contracts.messages import Message
 from purra.contracts.model import (
     Chunk,
@@ -30,7 +31,16 @@ from purra.kernel import Kernel
 from purra.runs.bindings import Adapters
 from purra.stores.memory import MemoryStore
 
-__all__ = ["Answer", "Asked", "Intercepted", "Narrowed", "Told", "announce", "one_by_one"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "Intercepted",
+    "Narrowed",
+    "Told",
+    "announce",
+    "assembled",
+    "one_by_one",
+]
 
 RUN_S: Final = 60.0
 WINDOW_TOKENS: Final = 100_000_000
@@ -197,6 +207,33 @@ def _answers(
             order,
         )
     return answers
+
+
+class _Listener:
+    """A model that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.messages: tuple[Message, ...] = ()
+
+    async def profile(self) -> ModelProfile:
+        return ModelProfile(WINDOW_TOKENS, 1000, frozenset())
+
+    async def generate(self, request: ModelRequest, context: CallContext) -> AsyncIterator[Chunk]:
+        self.messages = request.messages
+        yield Content("done")
+        yield Finish("stop")
+
+
+async def assembled(provider: Context, prompt: str, session: str) -> tuple[Message, ...]:
+    """What a model sees of a run with this context provider. () if the run failed before."""
+    model = _Listener()
+    ports = Adapters(
+        local.local_model(model), contexts=(("tck", provider),), names={"model": "tck/listener"}
+    )
+    async with Kernel.of(ports, MemoryStore(), Agent("tck", "1")) as kernel:
+        run = await kernel.submit(prompt, session=session)
+        await run.wait()
+    return model.messages
 
 
 class Intercepted:

@@ -27,7 +27,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "manifest": ("manifest", "manifest_running"),
         "model": (),
         "tool": ("tool", "tool_effects"),
-        "context": (),
+        "context": ("context",),
         "compression": (),
         "store": (
             "store_streams",
