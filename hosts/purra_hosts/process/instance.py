@@ -21,7 +21,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -45,8 +45,9 @@ from purra_hosts.process.program import Birth, command_of, program_of
 from purra_hosts.process.pulse import Pulse
 from purra_hosts.process.pump import Pump
 from purra_hosts.process.spawn import Exit, Pipes, spawn
-from purra_hosts.process.staging import Folders, removing
+from purra_hosts.process.staging import Folders, in_steps, removing
 from purra_hosts.process.states import State, Step
+from purra_hosts.process.strays import killing
 from purra_hosts.process.timings import Timings
 from purra_hosts.process.vessel import Vessel
 
@@ -125,6 +126,7 @@ class Instance:
         self._drain_until_s = NEVER
         self._patience_s = 0.0
         self._condemned = False
+        self._born_s = loop.time()
 
     # For the route.
 
@@ -176,7 +178,7 @@ class Instance:
             await self._until(lambda: self.state not in states.LIVE)
             await self._end()
             await self._callbacks.close()
-            await self._remove_home()
+            await in_steps(self._leftovers())
         except BaseException:  # the loop is going down, or a fault of ours: no child may stay
             self._cut_off()
             raise
@@ -257,6 +259,7 @@ class Instance:
             what = "its thread" if self.pid is None else f"process {self.pid}"
             self._logs.note("error", f"{what} does not end, whatever was done")
         else:
+            await in_steps(self._strays())
             self._move(Step.GONE)
 
     def _gone(self) -> bool:
@@ -277,14 +280,18 @@ class Instance:
             self._fault(WireError("closed", f"{self.launch.label}: the host was cut off"))
         if self._gone() and self.state not in states.ENDED:
             self._move(Step.GONE)
-        if self._home is not None:
-            for _ in removing(self._home):
-                pass
+        for _ in (*self._strays(), *self._leftovers()):
+            pass
 
-    async def _remove_home(self) -> None:
-        if self._home is not None:
-            for _ in removing(self._home):
-                await asyncio.sleep(0)
+    def _strays(self) -> Iterator[None]:
+        """Ends what it left behind outside its group, unless it could start nothing."""
+        bound = self.isolation["tree"].startswith("enforced")
+        if bound or self._home is None or self._child is None:
+            return iter(())
+        return killing(self._home, self._child.pid, self._loop.time() - self._born_s)
+
+    def _leftovers(self) -> Iterator[None]:
+        return iter(()) if self._home is None else removing(self._home)
 
     async def _poked(self, seconds: float) -> None:
         self._poke.clear()

@@ -23,6 +23,10 @@ def advertised(launch: Launch) -> Mapping[str, int | str]:
     """
     limits = launch.limits
     process = sys.platform == "linux" and launch.kind == "process"
+
+    def enforced(bound: int | None) -> int | str:
+        return bound if bound is not None and process else "none"
+
     return {
         "frame_bytes": limits.max_frame_bytes,
         "message_bytes": LIMITS["max_message"][0],
@@ -35,6 +39,7 @@ def advertised(launch: Launch) -> Mapping[str, int | str]:
         "log_line_bytes": LINE_BYTES,
         "log_lines_per_s": RATE,
         "late_write": "killed" if launch.kind == "process" else "none",
-        "nofile": limits.nofile if process else "none",
-        "cpu_s": limits.cpu_s if process and limits.cpu_s is not None else "none",
+        "nofile": enforced(limits.nofile),
+        "cpu_s": enforced(limits.cpu_s),
+        "memory_bytes": enforced(limits.memory_bytes),
     }

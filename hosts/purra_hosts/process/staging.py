@@ -12,6 +12,7 @@ ends with the process, however it ends), and each host first removes what nobody
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import importlib.util
 import os
@@ -23,7 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Folders", "remove_abandoned", "removing"]
+from purra_hosts.process.strays import killing
+
+__all__ = ["Folders", "in_steps", "remove_abandoned", "removing"]
 
 STAGED: Final = ("purra_sdk", "purra_bridge/wire", "msgpack")
 HOSTS: Final = Path(__file__).resolve().parent.parent
@@ -103,7 +106,7 @@ class Folders:
 
 
 def remove_abandoned() -> None:
-    """Removes the folders of hosts of this user that are gone."""
+    """Removes the folders of hosts of this user that are gone, and ends what was left in them."""
     for folder in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         try:
             found = folder.lstat()
@@ -117,10 +120,16 @@ def remove_abandoned() -> None:
         except OSError:
             continue  # its host lives
         else:
-            for _ in removing(folder):
+            for _ in (*killing(folder), *removing(folder)):
                 pass
         finally:
             os.close(lock)
+
+
+async def in_steps(steps: Iterator[None]) -> None:
+    """Takes the steps of `removing` and the like, and lets others have their turn between two."""
+    for _ in steps:
+        await asyncio.sleep(0)
 
 
 def removing(folder: Path) -> Iterator[None]:

@@ -37,6 +37,8 @@ TOOLS: Final = (
     "fail",
     "unencodable",
     "stop_itself",
+    "big",
+    "spin",
     "hold",
     "ask",
 )

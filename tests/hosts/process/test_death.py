@@ -394,3 +394,29 @@ def test_no_way_of_ending_the_host_leaves_a_child(end: str) -> None:
     asyncio.run(gone())
     if "kill" not in end and "_exit" not in end:
         assert not Path(root).exists()
+
+
+@pytest.mark.parametrize("end", ["stop", "crash", "close"])
+def test_what_left_its_group_is_found_by_its_mark(end: str) -> None:
+    """SUP-016: a process in a session of its own; one of another instance is left alone."""
+
+    async def main() -> None:
+        async with hosting() as watched:
+            route = watched.host.add(workbench())
+            pid = await tool(route, "child", detach=True)
+            assert alive(pid) and os.getsid(pid) == pid
+            bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
+            try:
+                if end == "stop":
+                    await route.stop()
+                elif end == "crash":
+                    await failing(tool(route, "die", number=9))
+                    await until(lambda: "plugin.stopped" in watched.kinds())
+                else:
+                    await watched.host.aclose()
+                assert not alive(pid) and alive(bystander.pid)
+            finally:
+                bystander.kill()
+                bystander.wait()
+
+    running(main)

@@ -479,28 +479,6 @@ def test_the_worker_sees_a_clean_world(monkeypatch: pytest.MonkeyPatch) -> None:
     running(main)
 
 
-def test_cycles_leave_nothing() -> None:
-    """H50, H71, SUP-014: descriptors, processes, tasks and folders are back at the start."""
-
-    async def main() -> None:
-        async with hosting() as watched:
-            route = watched.host.add(workbench())
-            await route.start()
-            await route.stop()
-            before = descriptors()
-            tasks = len(asyncio.all_tasks())
-            for number in range(30):
-                await route.start()
-                assert await tool(route, "echo", value=number) == number
-                await route.stop()
-            assert descriptors() == before
-            assert len(asyncio.all_tasks()) == tasks
-            with pytest.raises(ChildProcessError):
-                os.waitpid(-1, os.WNOHANG)
-
-    running(main)
-
-
 def test_a_configuration_that_cannot_be_sent_is_a_failed_start() -> None:
     """Protocol, frame: WELCOME has one frame; a value that is not strict is named."""
     import datetime

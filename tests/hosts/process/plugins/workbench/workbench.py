@@ -117,6 +117,17 @@ def stop_itself(call):
 
 
 @tool(effect="world_read")
+def big(call, size):
+    return "x" * size
+
+
+@tool(effect="world_read")
+def spin(call):
+    while True:
+        pass
+
+
+@tool(effect="world_read")
 def hold(call, on=True):
     call.setup.hold(on)
     return os.getpid()
@@ -184,6 +195,8 @@ plugin = Plugin(
         fail,
         unencodable,
         stop_itself,
+        big,
+        spin,
         hold,
         ask,
     ],
