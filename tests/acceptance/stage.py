@@ -12,12 +12,15 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import anyio
 
 from purra.journal.state import RunState
 from purra.manifest.host import Caller
@@ -33,6 +36,7 @@ __all__ = [
     "alive_after",
     "objects",
     "parse",
+    "within_patience",
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -171,9 +175,12 @@ class Stage:
             stderr=subprocess.PIPE,
             encoding="utf-8",
         ) as process:
+            late = threading.Timer(PATIENCE_S, process.kill)
+            late.start()
             try:
                 yield process
             finally:
+                late.cancel()
                 process.kill()
 
     def witnessed(
@@ -194,13 +201,20 @@ class Stage:
     async def looked_at(self) -> list[RunState]:
         """All runs as the store has them now. Starts the store's plugin and nothing else."""
         plan = make_plan(self.manifest, Caller(state=self.state), only_store=True)
-        async with open_application(plan) as application:
+        async with within_patience(), open_application(plan) as application:
             runs = application.kernel.runs
             return [await runs.state(info.run) for info in await runs.list()]
 
     @property
     def _state(self) -> tuple[str, ...]:
         return ("--state", str(self.state))
+
+
+@asynccontextmanager
+async def within_patience() -> AsyncIterator[None]:
+    """What hangs is an error, not a test that never ends."""
+    with anyio.fail_after(PATIENCE_S):
+        yield
 
 
 def parse(line: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from purra.manifest.host import Caller
 from purra.runs.result import Result
 from purra_hosts.app.assembly import open_application
 from purra_hosts.app.plan import make_plan
-from tests.acceptance.stage import Stage, objects
+from tests.acceptance.stage import Stage, objects, within_patience
 from tests.acceptance.tap import Tap, tapped
 
 WRITE = ["hand.write", {"line": "x"}]
@@ -36,7 +36,7 @@ async def played(
 ) -> tuple[list[Event], Result, Tap]:
     prompt = json.dumps([{"text": "I do it.", "calls": calls}, {"text": "never said"}])
     plan = make_plan(stage.manifest, Caller(state=stage.state))
-    async with open_application(plan) as application:
+    async with within_patience(), open_application(plan) as application:
         await application.routes["hand"].start()
         with tapped(patch) as tap:
             run = await application.kernel.submit(prompt)

@@ -14,7 +14,7 @@ import pytest
 from purra.manifest.host import Caller
 from purra_hosts.app.assembly import open_application
 from purra_hosts.app.plan import make_plan
-from tests.acceptance.stage import Stage
+from tests.acceptance.stage import Stage, within_patience
 from tests.acceptance.tap import Tap, tapped
 
 MODEL_CALLS = 2
@@ -36,7 +36,7 @@ def test_a_one_tool_run_costs_no_more_than_it_may(
     plan = make_plan(stage.manifest, Caller(state=stage.state))
 
     async def main() -> Tap:
-        async with open_application(plan) as application:
+        async with within_patience(), open_application(plan) as application:
             if warm:
                 for route in application.routes.values():
                     await route.start()

@@ -12,7 +12,7 @@ import anyio
 from purra.manifest.host import Caller
 from purra_hosts.app.assembly import open_application
 from purra_hosts.app.plan import make_plan
-from tests.acceptance.stage import Stage, objects
+from tests.acceptance.stage import Stage, objects, within_patience
 
 
 def foreign(names: list[str]) -> list[str]:
@@ -49,7 +49,7 @@ def test_it_is_the_store_plugin_that_has_the_database_open(tmp_path: Path) -> No
 
     async def main() -> dict[str, list[str]]:
         plan = make_plan(stage.manifest, Caller(state=stage.state))
-        async with open_application(plan) as application:
+        async with within_patience(), open_application(plan) as application:
             for route in application.routes.values():
                 await route.start()
             run = await application.kernel.submit(json.dumps([{"text": "hello"}]))

@@ -21,7 +21,7 @@ import pytest
 
 import purra
 from purra.journal.state import RunState
-from tests.acceptance.stage import Stage, adopted, alive_after, objects, parse
+from tests.acceptance.stage import Stage, adopted, alive_after, objects, parse, within_patience
 
 ORPHANS_END_WITHIN_S = 2.0
 CALL = "1.0"
@@ -124,7 +124,10 @@ def assert_blocked(stage: Stage, run: str) -> None:
 
 async def reconcile(stage: Stage, run: str, known: str) -> RunState:
     """Somebody has looked at the file, and says so; the run goes on."""
-    async with purra.open_kernel(stage.manifest, state=stage.state) as kernel:
+    async with (
+        within_patience(),
+        purra.open_kernel(stage.manifest, state=stage.state) as kernel,
+    ):
         assert await kernel.reconcile(run, CALL, known, "looked at the file")
         async for _ in kernel.runs.events(run, follow=True):
             pass

@@ -26,9 +26,8 @@ from purra_bridge.ports.model import HostedModel
 from purra_bridge.ports.tool import HostedTools
 from purra_hosts.app.assembly import Application, open_application
 from purra_hosts.app.plan import make_plan
-from tests.acceptance.stage import Stage
+from tests.acceptance.stage import Stage, within_patience
 
-PATIENCE_S = 30.0
 SAY = json.dumps([{"text": "said"}])
 LOOK = json.dumps([{"calls": [["hand.look", {}]]}, {"text": "looked"}])
 
@@ -76,11 +75,10 @@ def staged(tmp_path: Path, body: Callable[[Application], Awaitable[None]]) -> No
     plan = make_plan(stage.manifest, Caller(state=stage.state))
 
     async def main() -> None:
-        async with open_application(plan) as application:
+        async with within_patience(), open_application(plan) as application:
             for route in application.routes.values():
                 await route.start()
-            with anyio.fail_after(PATIENCE_S):
-                await body(application)
+            await body(application)
 
     anyio.run(main)
 

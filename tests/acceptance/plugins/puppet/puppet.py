@@ -2,8 +2,9 @@
 
 A prompt is a list with one object per round. `text` is said, then `then`, then `calls` ([name,
 arguments] each). `hang`, after `text`, keeps the round from ending: "heed" until it is
-cancelled, "deaf" for ever, a path for ever unless there is such a file, which it makes. Which round
-it is follows from the conversation alone, so runs may be mixed, repeated and resumed.
+cancelled, "deaf" for ever, a path for ever unless there is such a file, which it makes. With `gate`
+nothing is said before the configured file `gate` is there. Which round it is follows from the
+conversation alone, so runs may be mixed, repeated and resumed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ LOOK_S = 0.01
 class Strings:
     def __init__(self, setup: Any) -> None:
         self._fuse = setup.config.get("fuse", "")
+        self._gate = setup.config.get("gate", "")
 
     def profile(self, call: Any) -> dict[str, Any]:
         return {"window": 32_768, "output_limit": 4_096, "features": ["tools"]}
@@ -35,6 +37,8 @@ class Strings:
     def generate(self, call: Any, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         number, step = self._step(request["messages"])
         burn(self._fuse, f"model:{number}:begin", go_on=False)
+        if step.get("gate") and not self._opened(call):
+            return
         if step.get("text"):
             yield content(step["text"])
         burn(self._fuse, f"model:{number}:middle", go_on=False)
@@ -53,6 +57,12 @@ class Strings:
         asked = len(roles) - 1 - roles[::-1].index("user")
         number = roles[asked:].count("assistant")
         return number, json.loads(messages[asked]["content"])[number]
+
+    def _opened(self, call: Any) -> bool:
+        never = threading.Event()
+        while not call.cancelled and not Path(self._gate).exists():
+            never.wait(LOOK_S)
+        return not call.cancelled
 
     def _hang(self, call: Any, how: str) -> bool:
         if how.startswith("/"):
