@@ -85,9 +85,7 @@ def judged_package(asked: Asked) -> Iterator[Package]:
     """
     with TemporaryDirectory(prefix="purra-tck-") as room:
         package = find_package(asked.where, Path(room), asked.fixtures)
-        fixtures = replace(
-            package.fixtures, config={**package.fixtures.config, **asked.config}
-        )
+        fixtures = replace(package.fixtures, config={**package.fixtures.config, **asked.config})
         yield replace(package, fixtures=fixtures)
 
 

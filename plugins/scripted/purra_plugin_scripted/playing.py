@@ -21,12 +21,18 @@ __all__ = ["Player", "UnexpectedError"]
 
 
 class UnexpectedError(Exception):
-    """A request that the script does not foresee, or steps that were left over at the end."""
+    """A request that the script does not foresee, or steps that were left over at the end.
 
-    def __init__(self, message: str, detail: dict[str, Any]) -> None:
+    `code`: of the wire; `unimplemented` for parameters, which a script cannot honour.
+    """
+
+    def __init__(
+        self, message: str, detail: dict[str, Any], code: str = "failed_precondition"
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.detail = detail
+        self.code = code
 
 
 class Player:
@@ -54,6 +60,13 @@ class Player:
                     {"step": index + 1, "steps": len(steps)},
                 )
             step = steps[index]
+            if request.get("params") and "params" not in step.expect:
+                names = ", ".join(sorted(request["params"]))
+                raise UnexpectedError(
+                    f"a script takes no parameters: {names}; a step may expect.params",
+                    {"step": index + 1, "params": sorted(request["params"])},
+                    "unimplemented",
+                )
             found = problems(step.expect, request)
             if found:
                 title = f"step {index + 1}" + (f" ({step.name})" if step.name else "")

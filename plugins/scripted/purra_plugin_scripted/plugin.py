@@ -34,11 +34,14 @@ class Scripted:
         return dict(self._script.profile)
 
     def generate(self, call: Call, request: dict[str, Any]) -> Iterator[Any]:
-        """The answer of the step that fits; none: `PluginError(failed_precondition)`."""
+        """The answer of the step that fits; none: `PluginError(failed_precondition)`.
+
+        A parameter that the step does not expect: `PluginError(unimplemented)`.
+        """
         try:
             number, step = self._player.take(request)
         except UnexpectedError as error:
-            raise PluginError("failed_precondition", error.message, detail=error.detail) from None
+            raise PluginError(error.code, error.message, detail=error.detail) from None
         yield from act(number, step, lambda: call.cancelled)
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_restarts",
         ),
         "manifest": ("plugin_manifest",),
-        "model": (),
+        "model": ("plugin_model",),
         "tool": ("plugin_tool",),
         "context": ("plugin_context",),
         "compression": (),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from purra.contracts.call import Stop
 from purra.contracts.tool import Tools, ToolSchema
@@ -37,7 +37,18 @@ from purra_tck.subjects.plugin_package import Package
 from purra_tck.subjects.plugin_tap import Tap, TappedChannel
 from purra_tck.verdict import Case, RuleViolation, SubjectFailed, Untestable
 
-__all__ = ["CALL_S", "PluginSubject", "Reply", "Running", "Ways", "about_plugin", "opening"]
+__all__ = [
+    "CALL_S",
+    "CANARY",
+    "PluginSubject",
+    "Reply",
+    "Running",
+    "Ways",
+    "about_plugin",
+    "opening",
+]
+
+T = TypeVar("T")
 
 CALL_S: Final = 10.0
 """Longest time of a call of the kit's, where the matter is not time."""
@@ -168,6 +179,10 @@ class PluginSubject:
             hand.call,
             tuple(self.filled(hand.command)),
         )
+
+    async def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Enters a context that is left with the subject."""
+        return await self._stack.enter_async_context(context)
 
     async def running(self) -> Running:
         """The instance that most checks ask; started with the first call."""

@@ -25,7 +25,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_restarts",
         ),
         "manifest": ("manifest", "manifest_running"),
-        "model": (),
+        "model": ("model", "model_failures"),
         "tool": ("tool", "tool_effects"),
         "context": ("context",),
         "compression": (),

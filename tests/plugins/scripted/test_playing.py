@@ -29,6 +29,16 @@ def _player(*steps: dict[str, Any], match: str = "order", record: str = "") -> P
     return Player(parse_script({"steps": list(steps), "match": match}), record)
 
 
+def test_a_parameter_that_no_step_expects_is_refused() -> None:
+    """MOD-014: nothing is left out in silence, and the step is still there."""
+    player = _player({"content": "a"}, {"content": "b", "expect": {"params": {"x": 1}}})
+    with pytest.raises(UnexpectedError, match="takes no parameters: x") as caught:
+        player.take(_request(USER, params={"x": 1}))
+    assert caught.value.code == "unimplemented"
+    assert player.take(_request(USER))[0] == 1
+    assert player.take(_request(USER, params={"x": 1}))[0] == 2
+
+
 @pytest.mark.parametrize(
     ("expect", "holds"),
     [
