@@ -19,6 +19,7 @@ could reach them), and `/etc/ssl/private` and its like, which only matter to a h
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from typing import Final
 
 from purra_hosts.launch import Launch
 
-__all__ = ["Folder", "Place", "covering", "folders", "network_of", "unused"]
+__all__ = ["Folder", "Place", "covering", "folders", "looks_up", "network_of", "unused"]
 
 _LIBRARIES: Final = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64")
 _SETTINGS: Final = (
@@ -105,6 +106,22 @@ def network_of(launch: Launch) -> str | tuple[int, ...]:
         return str(granted)
     ports = tuple(sorted({int(endpoint.rpartition(":")[2]) for endpoint in granted}))
     return ports or "none"
+
+
+def looks_up(launch: Launch) -> bool:
+    """Whether the granted endpoints have names that only a name server knows."""
+    if not isinstance(network_of(launch), tuple):
+        return False
+    hosts = {endpoint.rpartition(":")[0].strip("[]") for endpoint in launch.grants["network"]}
+    return any(host != "localhost" and not _is_address(host) for host in hosts)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def folders(launch: Launch, place: Place) -> tuple[Folder, ...]:

@@ -135,6 +135,7 @@ def restrict(policy: dict[str, Any], parent: int) -> dict[str, str]:
     `parent`: the host, as this process sees it. Raises `UnavailableError` if an axis that the
     policy demands is not achieved.
     """
+    os.environ.update(policy.get("env", {}))
     failed = _apply(policy)
     achieved: dict[str, str] = {}
     for axis, (claim, mechanisms) in policy.get("axes", {}).items():

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from purra_hosts.isolation import landlock, seccomp
 from purra_hosts.isolation.bpf import assemble
-from purra_hosts.isolation.folders import Place, canary, covering, folders, network_of
+from purra_hosts.isolation.folders import Place, canary, covering, folders, looks_up, network_of
 from purra_hosts.isolation.machine import Findings
 from purra_hosts.launch import Launch
 
@@ -44,6 +44,9 @@ _COMMAND: Final = "none: only a worker with an entry restricts itself, this one 
 _INPROC: Final = "none: it runs in the host's own process"
 _FAR_PORTS: Final = (1, 9, 11)
 """Ports to try that nobody grants; three, as two may be."""
+_NAMES_PORT: Final = 53
+_NAMES_BY_TCP: Final = {"RES_OPTIONS": "use-vc"}
+"""Asks the C library to look names up by TCP: there is no UDP where ports are enforced."""
 _MIB: Final = 1024**2
 
 
@@ -105,6 +108,8 @@ class Jail:
             wish = self._wish(pid, host)
             policy["seccomp"] = assemble(seccomp.rules(wish), self.found.machine)
             policy["capabilities"] = _KEPT
+        if looks_up(self.launch):
+            policy["env"] = dict(_NAMES_BY_TCP)
         policy["axes"] = {
             axis: [claims[axis], list(self._mechanisms(axis))]
             for axis in _CONFIRMED
@@ -153,10 +158,12 @@ class Jail:
             return "enforced: seccomp (no network)"
         if network == "any":
             return "granted: any network (no UNIX sockets)"
-        ports = " ".join(map(str, network))
+        ports = " ".join(map(str, network)) + (
+            " (and 53 for names)" if looks_up(self.launch) else ""
+        )
         if self.found.landlock < landlock.PORTS_SINCE:
-            return f"best effort: seccomp (TCP to any port; landlock-4 is needed for {ports})"
-        return f"enforced: seccomp + landlock-{self.found.landlock} (TCP to any host, port {ports})"
+            return f"best effort: seccomp, TCP to any port; landlock-4 is needed for {ports}"
+        return f"enforced: seccomp + landlock-{self.found.landlock}, TCP to any host, port {ports}"
 
     def _ipc(self) -> str:
         if not self.found.landlock:
@@ -183,7 +190,9 @@ class Jail:
     @property
     def _ports(self) -> tuple[int, ...] | None:
         network = network_of(self.launch)
-        return network if isinstance(network, tuple) else None
+        if not isinstance(network, tuple):
+            return None
+        return (*network, _NAMES_PORT) if looks_up(self.launch) else network
 
     def _wish(self, pid: int, host: int) -> seccomp.Wish:
         network = network_of(self.launch)

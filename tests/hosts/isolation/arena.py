@@ -31,7 +31,7 @@ from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
 
 VILLAIN: Final = Path(__file__).parent / "villain"
-TOOLS: Final = ("attack", "names", "work", "foreign", "open_path", "look_up", "start")
+TOOLS: Final = ("attack", "names", "work", "foreign", "open_path", "look_up", "variable", "start")
 MEMORY_BYTES: Final = 256 * 1024**2
 CALL_S: Final = 30.0
 """For one attack on a busy machine; each takes milliseconds."""

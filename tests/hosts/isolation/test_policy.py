@@ -161,7 +161,9 @@ def test_claims_by_grant() -> None:
     assert claims["exec"] == "granted: subprocess"
     assert claims["tree"].startswith("best effort")
     ports = Jail(launch(network=["a:80", "b:443"]), FOUND).claims["net"]
-    assert ports == "enforced: seccomp + landlock-7 (TCP to any host, port 80 443)"
+    start = "enforced: seccomp + landlock-7, TCP to any host, port 80 443"
+    assert ports == f"{start} (and 53 for names)"
+    assert Jail(launch(network=["127.0.0.1:80", "localhost:443"]), FOUND).claims["net"] == start
 
 
 @pytest.mark.parametrize(
@@ -197,6 +199,17 @@ def test_the_policy_is_a_strict_value_and_complete() -> None:
     assert "port 1" in connect[2]  # 9 is granted, so it is no canary
     (_, _, _, number, *_) = next(trial for trial in told["canaries"] if "datagram" in str(trial))
     assert number == errno.EACCES
+
+
+def test_names_are_looked_up_by_tcp() -> None:
+    """Where ports are enforced there is no UDP, so the resolver is told, and its port granted."""
+    named = policy(Jail(launch(network=["api.example:443"]), FOUND))
+    assert named["env"] == {"RES_OPTIONS": "use-vc"}
+    assert [port for port, _ in named["landlock"]["ports"]] == [53, 443]
+    for other in (["127.0.0.1:443"], ["[::1]:443", "localhost:443"], "any", "none"):
+        told = policy(Jail(launch(network=other), FOUND))
+        assert "env" not in told
+        assert 53 not in [port for port, _ in told["landlock"]["ports"]]
 
 
 def test_a_canary_is_never_something_granted() -> None:

@@ -190,6 +190,20 @@ def test_denials_name_the_grant(tool: str, arguments: dict[str, Any], denied: An
     running(main)
 
 
+def test_the_resolver_is_told_before_the_plugin_runs() -> None:
+    """The C library reads it at the first look-up."""
+    need_standard()
+
+    async def main() -> str:
+        launch = standard(network=["api.example:443"], fs_read=["/proc"])
+        async with started(launch) as (route, _):
+            assert route.status().isolation["net"].endswith("(and 53 for names)")
+            told: str = await ask(route, "variable", name="RES_OPTIONS")
+            return told
+
+    assert running(main) == "use-vc"
+
+
 def test_a_denial_behind_an_ordinary_failure_is_logged() -> None:
     """A tool that foresees it tells the model its own words, and the operator the grant."""
     need("exec")

@@ -9,6 +9,7 @@ through, they do no harm.
 
 import ctypes
 import mmap
+import os
 import socket
 import subprocess
 
@@ -81,6 +82,11 @@ def look_up(call, host, port):
 
 
 @tool(effect="world_read")
+def variable(call, name):
+    return os.environ.get(name)
+
+
+@tool(effect="world_read")
 def start(call, program):
     """Starts a program, as an honest plugin would."""
     try:
@@ -89,4 +95,4 @@ def start(call, program):
         raise ToolError(f"{program} cannot be started") from error
 
 
-plugin = Plugin(tools=[attack, names, work, foreign, open_path, look_up, start])
+plugin = Plugin(tools=[attack, names, work, foreign, open_path, look_up, variable, start])
