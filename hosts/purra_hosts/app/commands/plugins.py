@@ -18,6 +18,7 @@ from purra.errors import PurraError
 from purra.registry.discovery import Discovered, Discovery, discover
 from purra_hosts.app import exits
 from purra_hosts.app.commands.new import new
+from purra_hosts.app.commands.plugin_manifest import manifest as plugin_manifest
 from purra_hosts.app.commands.reload import reload
 from purra_hosts.app.options import Json, Params, StateFolder, params_of
 from purra_hosts.app.printing import json_line, print_table
@@ -26,6 +27,7 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="What is installed, and whether it is well.")
 app.command(no_args_is_help=True)(new)
+app.command("manifest")(plugin_manifest)
 app.command()(reload)
 
 Folders = Annotated[
