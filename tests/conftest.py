@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("purra", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("purra")
 
 
 @pytest.fixture(scope="session")

@@ -74,9 +74,10 @@ def test_nothing_is_told_without_the_token(page: tuple[str, str]) -> None:
     address, _ = page
     base, _, token = address.partition("/?token=")
     assert base.startswith("http://127.0.0.1:")
-    for path in ("/", "/api/runs", "/api/runs?token=", f"/api/runs?token={token[:-1]}0"):
+    wrong = token[:-1] + ("1" if token.endswith("0") else "0")
+    for path in ("/", "/api/runs", "/api/runs?token=", f"/api/runs?token={wrong}"):
         status, body = get(base + path)
-        assert status == 403 or path.endswith(f"{token}"), path
+        assert status == 403, path
         assert b"cancel" not in body
     assert get(f"{base}/api/runs?token={token}", host="evil.example:80")[0] == 403
     assert get(f"{base}/api/runs?token={token}")[0] == 200
