@@ -12,7 +12,7 @@ QUESTION ?= How does a caller cancel a running tool?
 
 SOAK_MINUTES ?= 20
 
-.PHONY: soak help setup demo test check format snapshots clean
+.PHONY: soak help setup demo test selftest check format snapshots clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ test: $(STAMP) ## all tests
 
 soak: $(STAMP) ## storms over eight plugins for SOAK_MINUTES (20)
 	$(BIN)/python -m tests.chaos.storm --minutes $(SOAK_MINUTES)
+
+selftest: $(STAMP) ## the conformance kit on trial: every broken subject must be caught
+	@mkdir -p dist
+	$(BIN)/purra tck selftest --matrix dist/kill-matrix.json
 
 check: $(STAMP) ## lint, format, types, rings, gates
 	$(BIN)/ruff check .

@@ -174,8 +174,13 @@ _VERDICTS: Final = (RuleViolation, Untestable, NotApplicable)
 
 
 def merge(first: Outcome, second: Outcome) -> Outcome:
-    """The verdict of two runs on the same subject: they agree, or the rule is flaky."""
+    """The verdict of two runs on the same subject: they agree, or the rule is flaky.
+
+    A fault of the kit in one of them stays one: it says nothing about the subject.
+    """
     durations = first.durations_s + second.durations_s
+    if second.status == "error":
+        return _with(second, durations_s=durations)
     if first.status == second.status:
         worse = second if second.status == "fail" else first
         return _with(worse, durations_s=durations)

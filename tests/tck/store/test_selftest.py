@@ -1,0 +1,111 @@
+"""Every broken store is caught by its own rule, in the expected words; the good ones are not.
+
+The longest trials, those of one hosted store on all rules, are left to `purra tck selftest`, which
+tries everything.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from purra_tck import saboteurs, selftest
+from purra_tck.command import app
+from purra_tck.saboteurs import Saboteur
+from purra_tck.saboteurs.store_memory import NeverExpiresAnyoneReleases
+from purra_tck.selftest import Trial, Verdict, matrix, run_trials, try_one, unproven
+from purra_tck.subjects.store import MemoryStorage, alone, memory
+
+LONG = ("sqlite", "slow-100ms", "null", "refuse-all", "echo-expected", "crash-at-start")
+TRIALS = [trial for trial in selftest.trials("store") if trial.name not in LONG]
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_trial(trial: Trial) -> None:
+    """TCK, saboteurs: killed by its rules with the expected message; a reference stays green."""
+
+    async def main() -> list[Verdict]:
+        return await run_trials([trial], jobs=1)
+
+    (verdict,) = anyio.run(main)
+    assert verdict.faults == ()
+    assert verdict.rules
+
+
+def test_each_rule_that_is_built_has_its_saboteurs() -> None:
+    """TCK, acceptance per rule: the table names them, they exist, and they are expected to die."""
+    assert unproven("store") == []
+
+
+def _try(monkeypatch: Any, *broken: Saboteur) -> list[Verdict]:
+    monkeypatch.setattr(saboteurs, "of", lambda suite: broken)
+    return [anyio.run(try_one, Trial("store", "saboteur", each.name)) for each in broken]
+
+
+def test_the_selftest_can_fail(monkeypatch: Any) -> None:
+    """A survivor, a kill in other words, and a kit that breaks are faults."""
+
+    def breaks() -> Any:
+        raise RuntimeError("the kit's own")
+
+    good = alone(memory)
+    verdicts = _try(
+        monkeypatch,
+        Saboteur("survives", ("STO-005",), "x", good),
+        Saboteur("other-words", ("STO-013",), "never said", _never_expires()),
+        Saboteur("breaks", ("STO-005",), "x", breaks),
+        Saboteur("no-rule", ("XYZ-*",), "x", good),
+        Saboteur("harmless", ("STO-013",), "", _never_expires(), dies="never"),
+        Saboteur("any", ("STO-004", "STO-005"), "", good, dies="any"),
+    )
+    faults = ["; ".join(verdict.faults) for verdict in verdicts]
+    assert faults[0] == "it survived STO-005, which is pass"
+    assert "not 'never said'" in faults[1]
+    assert "STO-005 ended in error" in faults[2]
+    assert "no rule with a check" in faults[3]
+    assert "must not mind" in faults[4]
+    assert "no rule said fail or warn" in faults[5]
+    assert not matrix(verdicts, [])["proven"]
+
+
+def _never_expires() -> Any:
+    return alone(lambda: MemoryStorage(NeverExpiresAnyoneReleases))
+
+
+def test_a_rule_without_its_saboteur_is_a_fault(monkeypatch: Any) -> None:
+    known = [each for each in saboteurs.of("store") if each.name != "full-scan"]
+    monkeypatch.setattr(saboteurs, "of", lambda suite: tuple(known))
+    assert unproven("store") == ["STO-018: its saboteur full-scan does not exist"]
+
+
+def test_the_matrix_is_written(tmp_path: Path) -> None:
+    """The command: the kill matrix as JSON, exit codes 0 and 2."""
+    path = tmp_path / "matrix.json"
+    arguments = ["selftest", "--suite", "store", "--only", "ignores-*", "--matrix", str(path)]
+    ran = CliRunner().invoke(app, arguments)
+    assert ran.exit_code == 0, ran.output
+    assert "1 saboteurs, 0 references, 1 rules seen red: as expected" in ran.output
+    value = json.loads(path.read_text())
+    assert value["proven"]
+    assert value["rules"] == {"STO-005": ["ignores-cursor"]}
+    (trial,) = value["trials"]
+    assert trial["rules"]["STO-005"]["status"] == "fail"
+    ran = CliRunner().invoke(app, ["selftest", "--suite", "store", "--only", "nobody"])
+    assert ran.exit_code == 2
+
+
+def test_a_worker_that_dies_costs_its_trial_only() -> None:
+    """A trial that nobody knows takes its worker down; the next one gets another."""
+    wanted = [Trial("store", "saboteur", "nobody"), Trial("store", "saboteur", "global-keys")]
+
+    async def main() -> list[Verdict]:
+        return await run_trials(wanted, jobs=1)
+
+    first, second = anyio.run(main)
+    assert "its worker process died" in first.faults[0]
+    assert second.faults == ()
