@@ -35,7 +35,13 @@ SUITES_OF_KIND: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Kind of a `[[provides]]` -> suites beside that of the manifest. Stores: `purra tck store`."""
 
-NOT_BUILT: Final[Mapping[str, str]] = MappingProxyType({})
+NOT_BUILT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "CTX-008": "the kernel asks providers once, at the beginning of a run (clause 16.7)",
+        "CMP-008": "the contract has no way to mark a summary (clause 17.7)",
+        "CMP-009": "a provider cannot call a model: host services are refused (clause 17.8)",
+    }
+)
 """Rules of the plugin suites that nothing checks yet -> what they wait for."""
 
 

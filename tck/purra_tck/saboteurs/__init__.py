@@ -43,7 +43,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "model": ("plugin_model",),
         "tool": ("plugin_tool",),
         "context": ("plugin_context",),
-        "compression": (),
+        "compression": ("plugin_compression",),
         "store": ("store",),
     }
 )

@@ -28,7 +28,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "model": ("model", "model_failures"),
         "tool": ("tool", "tool_effects"),
         "context": ("context",),
-        "compression": (),
+        "compression": ("compression",),
         "store": (
             "store_streams",
             "store_documents",
