@@ -69,7 +69,7 @@ def terms_of(question: str) -> tuple[Term, ...]:
 
 def held(terms: tuple[Term, ...], line: str) -> frozenset[Term]:
     """The terms that `line` holds."""
-    folded = line.casefold()
+    folded = _lower(line)
     stems = {_stem(word) for word in _WORD.findall(folded)}
     return frozenset(term for term in terms if _is_held(term, folded, stems))
 
@@ -95,9 +95,15 @@ def _is_held(term: Term, folded: str, stems: set[str]) -> bool:
     return len(term.stem) >= PREFIX_CHARS and any(stem.startswith(term.stem) for stem in stems)
 
 
+def _lower(text: str) -> str:
+    """Small letters as a search without regard to case takes them, one for each character: not
+    `casefold`, whose "strasse" no search finds where "Straße" stands."""
+    return text.lower().replace("i\N{COMBINING DOT ABOVE}", "i")
+
+
 def _words(text: str) -> list[str]:
     words = []
-    for word in _WORD.findall(text.casefold()):
+    for word in _WORD.findall(_lower(text)):
         if not _UNSPACED.search(word):
             words.append(word)
             continue

@@ -77,9 +77,19 @@ def test_short_words_do_not_stand_for_longer_ones(asked: str, line: str) -> None
     assert not held(terms_of(asked), line)
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [("straße", "Straße"), ("İstanbul", "İSTANBUL"), ("ΛΌΓΟΣ", "λόγος"), ("Ångström", "ÅNGSTRÖM")],
+)
+def test_capital_letters_of_any_alphabet_are_no_difference(asked: str, written: str) -> None:
+    (term,) = terms_of(asked)
+    assert held((term,), f"x {written} y")
+    assert re.search(search_pattern(term, regex=True), f"x {written} y", re.IGNORECASE)
+
+
 @given(
-    st.text(alphabet="abcdeginorsty字", min_size=1, max_size=10),
-    st.lists(st.text(alphabet="abcdeginorsty_-. 字", max_size=12), max_size=5),
+    st.text(alphabet="abcdeginorstyßİς字", min_size=1, max_size=10),
+    st.lists(st.text(alphabet="abcdeginorsty_-. ßİΣ字", max_size=12), max_size=5),
     st.booleans(),
 )
 def test_the_search_finds_every_line_that_holds_a_term(
