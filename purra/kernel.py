@@ -297,10 +297,13 @@ class Kernel:
         self.about = freeze(about, where="describe")
         await self._heartbeat.describe(self.about)
 
-    def note(self, fact: Fact) -> None:
-        """Something that concerns every run that goes on here; it rides on their next commits."""
-        for shell in self._shells.values():
-            shell.note(fact)
+    def note(self, fact: Fact, run: str | None = None) -> None:
+        """Something that concerns a run that goes on here, or every one of them (None); it rides on
+        their next commits.
+        """
+        for run_id, shell in self._shells.items():
+            if run in (None, run_id):
+                shell.note(fact)
 
     # -- creating -----------------------------------------------------------------------------
 

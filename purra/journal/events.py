@@ -91,6 +91,11 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "plugin.started": _kind("a plugin instance became ready", "plugin generation", "pid"),
         "plugin.stopped": _kind("a plugin instance ended", "plugin generation", "reason"),
+        "plugin.denied": _kind(
+            "a plugin asked for what it was not granted",
+            "plugin generation grant",
+            "declared count",
+        ),
         "run.completed": _kind("the answer is final", "text usage effects", "step", terminal=True),
         "run.failed": _kind(
             "the run ended without an answer", "error usage effects", terminal=True

@@ -433,5 +433,6 @@ _HANDLERS: Final[Mapping[str, Callable[[RunState, Event], None]]] = {
     "run.reconciled": _run_reconciled,
     "plugin.started": _noted,
     "plugin.stopped": _noted,
+    "plugin.denied": _noted,
     **dict.fromkeys(TERMINAL, _run_ended),
 }

@@ -182,10 +182,16 @@ class _Told:
         if self._watcher is not None:
             self._watcher(kind, data)
         journaled = _JOURNALED.get(kind)
-        if self.kernel is not None and journaled is not None:
-            kept = {name: data[name] for name in ("plugin", "generation")}
-            extra = {"pid": data["pid"]} if journaled == "plugin.started" else {"reason": kind}
-            self.kernel.note(Fact(journaled, {**kept, **extra}))
+        if self.kernel is None or journaled is None:
+            return
+        kept = {name: data[name] for name in ("plugin", "generation")}
+        if journaled == "plugin.denied":
+            # Of the run whose call asked, and of no other.
+            kept |= {name: data[name] for name in ("grant", "declared", "count")}
+            self.kernel.note(Fact(journaled, kept), data["trace"].get("run", ""))
+            return
+        extra = {"pid": data["pid"]} if journaled == "plugin.started" else {"reason": kind}
+        self.kernel.note(Fact(journaled, {**kept, **extra}))
 
 
 _JOURNALED: Final = {
@@ -193,6 +199,7 @@ _JOURNALED: Final = {
     "plugin.crashed": "plugin.stopped",
     "plugin.tainted": "plugin.stopped",
     "plugin.unresponsive": "plugin.stopped",
+    "plugin.denied": "plugin.denied",
 }
 """Host event -> event in the journals: what may explain a run's own troubles later."""
 

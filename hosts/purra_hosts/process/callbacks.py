@@ -195,7 +195,9 @@ class Callbacks:
             what = f"{shown} is not among the plugin's [capabilities] host"
         detail = {"grant": shown, "declared": grant in launch.services}
         self._session.error(event.id, WireError("capability_denied", what, detail=detail))
-        self._audit(shown, {**detail, "call": event.parent}, what)
+        parent = self._owner.open_call(event.parent or 0)
+        trace = {} if parent is None else dict(parent.request.trace)
+        self._audit(shown, {**detail, "call": event.parent, "trace": trace}, what)
 
     def _audit(self, grant: str, data: Mapping[str, Any], text: str) -> None:
         if grant not in self._denials and len(self._denials) >= AUDITED:

@@ -50,6 +50,7 @@ def test_a_granted_secret_is_given_and_no_other() -> None:
             )
             ((code, _),) = await tool(route, "ask", args=None, **ask)
             assert code == "capability_denied"
+            assert denials(watched)[0]["call"] > 0 and denials(watched)[0]["trace"] == {}
             told = [(each["grant"], each["declared"], each["count"]) for each in denials(watched)]
             assert told == [
                 ("secret:OTHER", True, 1),
