@@ -21,8 +21,9 @@ KNOWERS = {
         "purra_tck/puppets/frames.py",
         "purra_tck/saboteurs/host_framing.py",
     ),
-    "pydantic": ("purra/manifest/",),
-    "jsonschema": ("purra/manifest/config.py",),
+    # `tck.toml` is an edge as manifests are; a judge of schemas takes a second opinion.
+    "pydantic": ("purra/manifest/", "purra_tck/fixtures.py"),
+    "jsonschema": ("purra/manifest/config.py", "purra_tck/schema_cases.py"),
     "subprocess": (
         "purra_hosts/process/",
         "purra_hosts/isolation/machine.py",
