@@ -42,6 +42,7 @@ from purra.contracts.shapes import violation
 from purra.contracts.store import Commit, Document, Page, Receipt, Scan, ScanPage, Store
 from purra.contracts.tool import ToolResult, Tools, ToolSchema
 from purra.errors import AdapterError, PurraError, ToolError
+from purra.time_limit import TimeLimit
 from purra.tools import FunctionTool, declared
 from purra.values import freeze, thaw
 
@@ -74,7 +75,7 @@ def local_tools(tools: Iterable[Tools | Callable[..., Any]]) -> Tools:
         read = declared(tool)
         if read.schema.name in functions:
             raise _duplicate(read.schema.name)
-        functions[read.schema.name] = _Function(read, tool)
+        functions[read.schema.name] = _Function(read, tool, inspect.iscoroutinefunction(tool))
     return _ToolSet(functions, tuple(sets))
 
 
@@ -117,6 +118,7 @@ class _Boundary:
     __slots__ = ("_passes",)
 
     def __init__(self, *passes: type[BaseException]) -> None:
+        """Holds nothing of a block, so one serves all."""
         self._passes = passes
 
     def __enter__(self) -> None:
@@ -129,6 +131,11 @@ class _Boundary:
             return
         if isinstance(error, (Exception, SystemExit)) or _is_stray_cancel(error):
             raise answers.failure(error) from error
+
+
+_FOREIGN: Final = _Boundary()
+_FOREIGN_TOOL: Final = _Boundary(ToolError)
+_FOREIGN_STORE: Final = _Boundary(PurraError)
 
 
 def _is_stray_cancel(error: BaseException) -> bool:
@@ -156,9 +163,8 @@ class _Deadline:
         """The outcome of `made`. Raises `AdapterError(deadline_exceeded)`."""
         if self._end_s is None:
             return await made
-        with anyio.move_on_after(self._end_s - time.monotonic()) as scope:
+        with TimeLimit(self._end_s - time.monotonic()):
             return await made
-        assert scope.cancelled_caught
         raise AdapterError(
             "deadline_exceeded", "the call's time is over", origin="caller", executed="maybe"
         )
@@ -169,19 +175,23 @@ class _LocalModel:
         self._model = model
 
     async def profile(self) -> ModelProfile:
-        with _Boundary():
+        with _FOREIGN:
             found = await self._model.profile()
         return answers.profile(found, "profile")
 
     async def generate(self, request: ModelRequest, context: CallContext) -> AsyncIterator[Chunk]:
         order = answers.StreamOrder()
+        task = asyncio.current_task()
+        others = task.cancelling() if task is not None else 0
         deadline = _Deadline(context)
-        with _Boundary():
+        with _FOREIGN:
             stream = aiter(self._model.generate(request, context))
         try:
             while True:
-                with _Boundary():
+                with _FOREIGN:
                     found = await deadline.wait(anext(stream, _END))
+                if task is not None and task.cancelling() > others:
+                    raise asyncio.CancelledError  # the model kept it for itself, and would go on
                 if found is _END:
                     break
                 check = answers.chunk.get(type(found))
@@ -198,7 +208,7 @@ class _LocalModel:
 async def _close(stream: Any) -> None:
     close = getattr(stream, "aclose", None)
     if close is not None:
-        with _Boundary():
+        with _FOREIGN:
             await close()
 
 
@@ -206,6 +216,7 @@ async def _close(stream: Any) -> None:
 class _Function:
     read: FunctionTool
     function: Callable[..., Any]
+    is_async: bool
 
 
 class _ToolSet:
@@ -249,22 +260,22 @@ class _ToolSet:
     ) -> ToolResult:
         values = thaw(arguments)
         reports = _Reports(context)
-        is_async = inspect.iscoroutinefunction(function.function)
         if function.read.injected:
-            report = reports.report if is_async else reports.report_from_thread
+            report = reports.report if function.is_async else reports.report_from_thread
             values[function.read.injected] = dataclasses.replace(context, progress=report)
         call = functools.partial(function.function, **values)
         deadline = _Deadline(context)
         try:
-            with _Boundary(ToolError):
-                found = await deadline.wait(call() if is_async else self._in_thread(call))
+            with _FOREIGN_TOOL:
+                made = call() if function.is_async else self._in_thread(call)
+                found = await deadline.wait(made)
         except ToolError as error:
             found = _told(error)
         finally:
             reports.open = False
-        return answers.tool_result(
-            found if isinstance(found, ToolResult) else ToolResult(found), "result"
-        )
+        if isinstance(found, ToolResult):
+            return answers.tool_result(found, "result")
+        return ToolResult(answers.tool_value(found, "result"))
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         if self._threads is None:
@@ -301,7 +312,7 @@ class _LocalTools:
         self._tools: Tools = tools
 
     async def catalog(self) -> Sequence[ToolSchema]:
-        with _Boundary():
+        with _FOREIGN:
             found = await self._tools.catalog()
         return answers.catalog(found, "catalog")
 
@@ -309,7 +320,7 @@ class _LocalTools:
         self, name: str, arguments: Mapping[str, Any], context: CallContext
     ) -> ToolResult:
         try:
-            with _Boundary(ToolError):
+            with _FOREIGN_TOOL:
                 found = await _Deadline(context).wait(self._tools.call(name, arguments, context))
         except ToolError as error:
             found = _told(error)
@@ -321,7 +332,7 @@ class _LocalContext:
         self._provider = provider
 
     async def demand(self, request: ContextRequest, context: CallContext) -> ContextClaim:
-        with _Boundary():
+        with _FOREIGN:
             found = await _Deadline(context).wait(self._provider.demand(request, context))
         return answers.claim(found, "claim")
 
@@ -329,7 +340,7 @@ class _LocalContext:
         self, request: ContextRequest, budget: int, context: CallContext
     ) -> ContextBundle:
         deadline = _Deadline(context)
-        with _Boundary():
+        with _FOREIGN:
             found = await deadline.wait(self._provider.provide(request, budget, context))
         return answers.bundle(found, "bundle")
 
@@ -339,7 +350,7 @@ class _LocalContext:
         compress = getattr(self._provider, "compress", None)
         if compress is None:
             raise AdapterError("unimplemented", "the provider cannot compress", executed="no")
-        with _Boundary():
+        with _FOREIGN:
             found = await _Deadline(context).wait(compress(tuple(messages), budget, context))
         return answers.messages(found, "messages")
 
@@ -349,7 +360,7 @@ class _LocalPolicy:
         self._policy = policy
 
     async def decide(self, request: PolicyRequest, context: CallContext) -> PolicyDecision:
-        with _Boundary():
+        with _FOREIGN:
             found = await _Deadline(context).wait(self._policy.decide(request, context))
         return answers.decision(found, "decision")
 
@@ -361,31 +372,31 @@ class _LocalStore:
         self._store = store
 
     async def commit(self, commit: Commit) -> Receipt:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.commit(commit)
         return answers.receipt(found, commit)
 
     async def read(self, stream: str, after: int, limit: int) -> Page:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.read(stream, after, limit)
         return answers.page(found, limit)
 
     async def get(self, keys: Sequence[str]) -> tuple[Document | None, ...]:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.get(keys)
         return answers.documents(found, keys)
 
     async def scan(self, scan: Scan) -> ScanPage:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.scan(scan)
         return answers.scan_page(found, scan)
 
     async def watch(self, prefix: str) -> AsyncGenerator[str, None]:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             stream = aiter(self._store.watch(prefix))
         try:
             while True:
-                with _Boundary(PurraError):
+                with _FOREIGN_STORE:
                     found = await anext(stream, _END)
                 if found is _END:
                     break
@@ -394,17 +405,17 @@ class _LocalStore:
             await _close(stream)
 
     async def now(self) -> int:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.now()
         return answers.clock_ms(found, "now")
 
     async def blob_put(self, chunks: AsyncIterable[bytes]) -> str:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.blob_put(chunks)
         return answers.digest_name(found, "digest")
 
     async def blob_get(self, digest: str, offset: int, length: int) -> bytes:
-        with _Boundary(PurraError):
+        with _FOREIGN_STORE:
             found = await self._store.blob_get(digest, offset, length)
         if type(found) is not bytes or len(found) > length:
             raise violation("blob", f"at most {length} bytes expected")

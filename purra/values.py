@@ -60,6 +60,8 @@ def check(value: object, *, where: str = "value") -> None:
 
 
 _OPEN: Final = frozenset({dict, list, tuple})
+_CONTAINERS: Final = _OPEN | {MappingProxyType}
+_TEXT: Final = frozenset({str})
 
 
 def seal(value: Any) -> Value:
@@ -69,9 +71,13 @@ def seal(value: Any) -> Value:
     """
     kind = type(value)
     if kind is dict:
+        if _OPEN.isdisjoint(map(type, value.values())):
+            return MappingProxyType(value.copy())
         return MappingProxyType(
             {key: seal(item) if type(item) in _OPEN else item for key, item in value.items()}
         )
+    if kind is tuple and _OPEN.isdisjoint(map(type, value)):
+        return value
     if kind is list or kind is tuple:
         return tuple([seal(item) if type(item) in _OPEN else item for item in value])
     return value
@@ -99,8 +105,11 @@ def _are_strict(items: Iterable[Any], depth: int) -> bool:
             if not math.isfinite(item):
                 return False
         elif kind is dict:
-            texts = all(type(key) is str and (key.isascii() or _encodes(key)) for key in item)
-            if depth <= 0 or not texts or not _are_strict(item.values(), depth - 1):
+            if depth <= 0 or not _TEXT.issuperset(map(type, item)):
+                return False
+            if not (all(map(str.isascii, item)) or all(map(_encodes, item))):
+                return False
+            if not _are_strict(item.values(), depth - 1):
                 return False
         elif kind is list or kind is tuple:
             if depth <= 0 or not _are_strict(item, depth - 1):
@@ -120,11 +129,13 @@ def _encodes(text: str) -> bool:
 
 def deeper(value: Value, levels: int) -> bool:
     """Whether a strict value nests deeper than `levels` containers."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind is MappingProxyType or kind is dict:
         value = value.values()
-    elif not isinstance(value, (tuple, list)):
+    elif kind is not tuple and kind is not list:
         return False
-    return levels == 0 or any(deeper(item, levels - 1) for item in value)
+    inner = [item for item in value if type(item) in _CONTAINERS]
+    return levels == 0 or any(deeper(item, levels - 1) for item in inner)
 
 
 def thaw(value: Value) -> Any:

@@ -76,6 +76,7 @@ __all__ = [
     "receipt",
     "scan_page",
     "tool_result",
+    "tool_value",
     "watched_name",
 ]
 
@@ -223,6 +224,8 @@ catalog: Final[Callable[[object, str], tuple[ToolSchema, ...]]] = answer(
         MAX_TOOLS,
     )
 )
+
+tool_value: Final[Callable[[object, str], Any]] = answer(_tool_value)
 
 tool_result: Final[Callable[[object, str], ToolResult]] = answer(
     Shape(

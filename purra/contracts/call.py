@@ -21,7 +21,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.requested = False
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], object]] = []
 
     def request(self) -> None:
         """Asks once; asking again does nothing."""
@@ -30,7 +30,7 @@ class Stop:
             for listener in self._listeners:
                 listener()
 
-    def on_request(self, listener: Callable[[], None]) -> None:
+    def on_request(self, listener: Callable[[], object]) -> None:
         """Calls `listener` when the stop is requested, at once if it was already."""
         self._listeners.append(listener)
         if self.requested:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import Protocol
-
-import anyio
 
 __all__ = ["Clock", "SystemClock"]
 
@@ -21,8 +20,9 @@ class Clock(Protocol):
     def token(self, size: int = 8) -> str:
         """`2 * size` random hex digits, for ids."""
 
-    async def wait(self, wake: anyio.Event, until_ms: int | None) -> None:
-        """Returns when `wake` is set, or when `wall_ms` reaches `until_ms`, whichever is first."""
+    def alarm(self, at_ms: int, ring: Callable[[], object]) -> Callable[[], object]:
+        """Calls `ring` from the event loop, once, when `wall_ms` has reached `at_ms`; a bit early
+        is allowed. What it gives back calls the alarm off."""
 
 
 class SystemClock:
@@ -34,15 +34,6 @@ class SystemClock:
     def token(self, size: int = 8) -> str:
         return os.urandom(size).hex()
 
-    async def wait(self, wake: anyio.Event, until_ms: int | None) -> None:
-        if until_ms is None:
-            await wake.wait()
-            return
-        # A timer on the loop: a cancel scope would cost more than the rest of a step's waiting.
-        late = asyncio.get_running_loop().call_later(
-            max(0, until_ms - self.wall_ms()) / 1000, wake.set
-        )
-        try:
-            await wake.wait()
-        finally:
-            late.cancel()
+    def alarm(self, at_ms: int, ring: Callable[[], object]) -> Callable[[], object]:
+        wait_s = max(0, at_ms - self.wall_ms()) / 1000
+        return asyncio.get_running_loop().call_later(wait_s, ring).cancel

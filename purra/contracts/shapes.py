@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from purra.errors import AdapterError, PurraError
 from purra.values import freeze
@@ -74,7 +74,8 @@ class Shape(Generic[T]):
     """The checks of one contract type, by field; `also` looks at the whole once its fields pass.
 
     As a check it takes a `T`, or a map with its fields (where absent ones have the type's
-    defaults), and gives an exact, detached `T`.
+    defaults), and gives an exact, detached `T`. The value itself is that, if each of its parts is
+    kept as it is: contract types are frozen.
     """
 
     def __init__(
@@ -89,11 +90,15 @@ class Shape(Generic[T]):
 
     def __call__(self, value: object) -> T:
         found: list[Any] = []
+        same = type(value) is self._make
         name = ""  # of the field that is being looked at
         try:
-            if isinstance(value, self._make):
+            if same or isinstance(value, self._make):
                 for name, check, _ in self._fields:
-                    found.append(check(getattr(value, name)))
+                    part = getattr(value, name)
+                    kept = check(part)
+                    same = same and kept is part
+                    found.append(kept)
             elif type(value) is dict or isinstance(value, Mapping):
                 for name, check, default in self._fields:
                     if name in value:
@@ -107,17 +112,17 @@ class Shape(Generic[T]):
         except ShapeError as error:
             path = f".{name}{error.path}" if name else error.path
             raise ShapeError(error.what, path) from None
-        return self._whole(found)
-
-    def _whole(self, found: list[Any]) -> T:
-        try:
-            made = self._make(*found)
-        except PurraError as error:  # the type's own rule, as Message has
-            raise ShapeError(error.message) from None
+        made = cast(T, value) if same else self._made(found)
         problem = self._also(made) if self._also is not None else None
         if problem is not None:
             raise ShapeError(problem)
         return made
+
+    def _made(self, found: list[Any]) -> T:
+        try:
+            return self._make(*found)
+        except PurraError as error:  # the type's own rule, as Message has
+            raise ShapeError(error.message) from None
 
 
 def _default_of(field: dataclasses.Field[Any]) -> Any:

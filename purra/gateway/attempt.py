@@ -29,6 +29,7 @@ from purra.gateway.batch import BatchAssembly
 from purra.journal.events import Fact
 from purra.journal.state import Attempt
 from purra.limits import MODEL_IDLE_S, STREAM_CHARS, STREAM_CHUNKS
+from purra.time_limit import TimeLimit
 
 __all__ = ["make_attempt"]
 
@@ -140,10 +141,10 @@ async def make_attempt(
     trace = {"attempt": str(attempt.number)}
     chunks = model.generate(request, CallContext(trace=trace))
     try:
-        with anyio.move_on_after(MODEL_IDLE_S) as idle:
+        with TimeLimit(MODEL_IDLE_S) as idle:
             async for chunk in chunks:
                 stream.take(chunk)
-                idle.deadline = anyio.current_time() + MODEL_IDLE_S
+                idle.put_off(MODEL_IDLE_S)
             return Fact("model.round", stream.round(attempt.number, round_number), attempt.seq)
         error = AdapterError(
             "deadline_exceeded", f"silent for {MODEL_IDLE_S:g} s", executed="maybe"

@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-import anyio
-
 from purra.context.budget import estimate
 from purra.contracts.call import CallContext, Stop
 from purra.contracts.store import Store
 from purra.contracts.tool import ToolResult, Tools, ToolSchema
-from purra.errors import AdapterError, EffectState, PurraError, ToolError
+from purra.errors import AdapterError, EffectState, ToolError
 from purra.journal.events import Fact
 from purra.journal.state import Call
 from purra.limits import (
@@ -30,7 +28,8 @@ from purra.limits import (
     RESULT_INLINE_BYTES,
     TOOL_GRACE_S,
 )
-from purra.values import canonical_text, deeper, freeze
+from purra.time_limit import TimeLimit
+from purra.values import canonical_text, deeper
 
 __all__ = ["Dispatch"]
 
@@ -65,14 +64,9 @@ class Dispatch:
             exclusive=not schema.reads and not schema.shared,
             stop=stop,
         )
-        patience_s = schema.timeout_s + DISPATCH_MARGIN_S
-        with anyio.move_on_after(patience_s) as limit:
-
-            def give_up() -> None:
-                grace_s = 0.0 if schema.reads else TOOL_GRACE_S
-                limit.deadline = min(limit.deadline, anyio.current_time() + grace_s)
-
-            stop.on_request(give_up)
+        with TimeLimit(schema.timeout_s + DISPATCH_MARGIN_S) as limit:
+            grace_s = 0.0 if schema.reads else TOOL_GRACE_S
+            stop.on_request(lambda: limit.cut(grace_s))
             return await tools.call(schema.name, call.plan["arguments"], context)
         if stop.requested:
             raise AdapterError("tool_cancelled", "the call was cancelled", executed="maybe")
@@ -106,25 +100,22 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 
 
 def _result_data(schema: ToolSchema, result: ToolResult) -> dict[str, Any]:
-    try:
-        data: dict[str, Any] = {
-            "value": freeze(result.value, where=f"{schema.name} result"),
-            "is_error": result.is_error,
-            "code": (result.code or "tool_failed") if result.is_error else "",
-            "effect_state": _state_of_result(schema, result),
-        }
-        if result.step != "continue":
-            data["step"] = result.step
-        if result.planning != "keep":
-            data["planning"] = result.planning
-        extras = {"artifacts": result.artifacts, "display": result.display}
-        if not result.is_error:
-            extras["events"] = result.events  # of a failed call they are dropped (TOOL-21)
-        for name, extra in extras.items():
-            if extra:
-                data[name] = freeze(extra, where=f"{schema.name} {name}")
-    except PurraError as error:
-        raise AdapterError("tool_result_encoding", str(error), executed="yes") from error
+    """Ports give checked results (`purra.contracts.answers`), so only what a journal adds is looked
+    at here: how deep it may be."""
+    data: dict[str, Any] = {
+        "value": result.value,
+        "is_error": result.is_error,
+        "code": (result.code or "tool_failed") if result.is_error else "",
+        "effect_state": _state_of_result(schema, result),
+    }
+    if result.step != "continue":
+        data["step"] = result.step
+    if result.planning != "keep":
+        data["planning"] = result.planning
+    extras = {"artifacts": result.artifacts, "display": result.display}
+    if not result.is_error:
+        extras["events"] = result.events  # of a failed call they are dropped (TOOL-21)
+    data.update((name, extra) for name, extra in extras.items() if extra)
     if deeper(data["value"], EVENT_VALUE_DEPTH) or deeper(extras, EVENT_VALUE_DEPTH):
         what = f"{schema.name} gave a value that nests deeper than {EVENT_VALUE_DEPTH} levels"
         raise AdapterError("tool_result_encoding", what, executed="yes")

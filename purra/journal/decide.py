@@ -47,7 +47,7 @@ def decide(state: RunState) -> Effects:
     for rule in RULES:
         effects = rule(state)
         if effects is not None:
-            if effects and isinstance(effects[0], Record):
+            if state.deadline_passed or (effects and isinstance(effects[0], Record)):
                 return effects
             return (*effects, WaitUntil("deadline", state.started["deadline_ms"]))
     return ()

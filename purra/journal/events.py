@@ -132,17 +132,20 @@ class Event:
     data: Mapping[str, Any]
 
 
-def event_value(event: Event) -> dict[str, Any]:
-    """The strict value that stands for an event in the store and in CLI JSON."""
-    return {
-        "seq": event.seq,
-        "run": event.run,
-        "thread": event.thread,
-        "kind": event.kind,
-        "at_ms": event.at_ms,
-        "parent": event.parent,
-        "data": event.data,
-    }
+def event_value(event: Event) -> Mapping[str, Any]:
+    """The strict value that stands for an event in the store and in CLI JSON, frozen as its data is
+    (`purra.values`), so that a store need not look at it again."""
+    return MappingProxyType(
+        {
+            "seq": event.seq,
+            "run": event.run,
+            "thread": event.thread,
+            "kind": event.kind,
+            "at_ms": event.at_ms,
+            "parent": event.parent,
+            "data": event.data,
+        }
+    )
 
 
 def event_from_value(value: Mapping[str, Any]) -> Event:

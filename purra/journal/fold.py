@@ -38,9 +38,9 @@ def fold(state: RunState, event: Event) -> RunState:
         raise _illegal(state, event, f"not legal while {state.status}")
     if event.seq != state.seq + 1:
         raise _illegal(state, event, f"sequence {event.seq} after {state.seq}")
-    missing = kind.fields - event.data.keys()
-    if missing:
-        raise _illegal(state, event, f"without {', '.join(sorted(missing))}")
+    if not event.data.keys() >= kind.fields:
+        missing = sorted(kind.fields - event.data.keys())
+        raise _illegal(state, event, f"without {', '.join(missing)}")
     if state.term == 0 and event.kind not in ("run.started", "run.owned"):
         raise _illegal(state, event, "before any owner")
     _HANDLERS[event.kind](state, event)

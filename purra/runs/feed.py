@@ -7,12 +7,11 @@ nobody; it reads what fell out from the store (OUT-13, K67).
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
-
-import anyio
 
 from purra.limits import SUBSCRIBER_EVENTS
 
@@ -26,7 +25,8 @@ class Feed:
         self.head = head
         self.closed = False
         self._tail: deque[Any] = deque(maxlen=SUBSCRIBER_EVENTS)
-        self._changed = anyio.Event()
+        self._changed: asyncio.Event | None = None
+        """What readers wait for; there is one only while somebody may wait."""
 
     def publish(self, items: Iterable[Any]) -> None:
         """Adds items that are committed, in order, and wakes the readers."""
@@ -50,10 +50,11 @@ class Feed:
 
     async def changed(self) -> None:
         """Waits for the next `publish` or `close`."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
         await self._changed.wait()
 
     def _wake(self) -> None:
-        # Nobody waits on most events, so the event is replaced only when somebody may.
-        if self._changed.statistics().tasks_waiting:
+        if self._changed is not None:
             self._changed.set()
-            self._changed = anyio.Event()
+            self._changed = None

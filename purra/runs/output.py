@@ -12,8 +12,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
-
 from purra.contracts.store import Append
 from purra.limits import DELTA_BATCH_BYTES, DELTA_BATCH_S, FIRST_DELTA_S
 from purra.runs import keys
@@ -42,7 +40,7 @@ class Output:
         self._batch_bytes = 0
         self._shown = False
         self._timer: asyncio.TimerHandle | None = None
-        self._free = anyio.Lock()
+        self._free = asyncio.Lock()
 
     def attach(self, start: Start) -> None:
         """`start` runs a coroutine function in a task that ends with the run."""
@@ -98,7 +96,7 @@ class Output:
                 await self._commit(taken)
                 self.published(taken)
 
-    def idle(self) -> anyio.Lock:
+    def idle(self) -> asyncio.Lock:
         """Held while no append is in flight, so that the holder may `take`."""
         return self._free
 

@@ -38,11 +38,12 @@ async def surely(ask: Callable[[], Awaitable[T]]) -> T:
 
     Raises what the store says, or the last `AdapterError` after `STORE_PATIENCE_S`.
     """
-    patience = _Patience()
+    patience: _Patience | None = None
     while True:
         try:
             return await ask()
         except AdapterError as error:
+            patience = patience or _Patience()
             await patience.after(error)
 
 

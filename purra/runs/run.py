@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
-
-import anyio
 
 from purra.contracts.store import Store
 from purra.errors import PurraError
@@ -28,8 +27,8 @@ class Run:
         self._store = store
         self._cancel = cancel
         self._feeds: tuple[Feed, Feed] | None = None
-        self._taken = anyio.Event()
-        self._done = anyio.Event()
+        self._taken = asyncio.Event()
+        self._done = asyncio.Event()
         self._result: Result | None = None
         self._fault: PurraError | None = None
 

@@ -9,22 +9,21 @@ does not.
 Rules of this file. Nothing starts before the commit that allows it. Each effect runs in a task of
 its own that hands in facts and touches nothing else. A task that is asked to stop still hands in
 what its effect came to, if the state waits for that (a model attempt, a tool call); otherwise what
-it hands in is dropped. Resuming a run is the same loop on a folded state; there is no other
-(invariant 12).
+it hands in is dropped. Whoever has news takes the turn, one at a time: who comes meanwhile leaves
+the news with the one that is at it. Resuming a run is the same turn on a folded state; there is no
+other (invariant 12).
 
 Rejected: a coroutine per run that awaits each step in turn (cancel, deadline and takeover then
-need a branch at each await), and folding only after the commit (a round would cost three commits,
-not one).
+need a branch at each await), folding only after the commit (a round would cost three commits, not
+one), and a task that takes all the turns (each effect would then wake it through the event loop).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import anyio
-from anyio.abc import TaskGroup
 
 from purra.contracts.call import Stop
 from purra.errors import AdapterError, PurraError, StoreError
@@ -45,6 +44,7 @@ from purra.runs.inbox import facts_of
 from purra.runs.log import RunLog
 from purra.runs.performers import Performers
 from purra.runs.result import Result, result_of
+from purra.runs.tasks import Tasks
 
 __all__ = ["Shell"]
 
@@ -83,10 +83,13 @@ class Shell:
         self._running: dict[str, _Running] = {}
         self._handed_in: list[_HandedIn | _Entry] = []
         self._timers: tuple[WaitUntil, ...] = ()
-        self._wake = anyio.Event()
+        self._alarm_ms: int | None = None
+        self._call_off: Callable[[], object] = _nothing
+        self._turning = False
+        self._over = asyncio.Event()
         self._inbox_read = self._state.inbox
         self._fault: PurraError | None = None
-        self._tasks: TaskGroup
+        self._tasks = Tasks()
 
     async def run(self) -> Result:
         """The run's result.
@@ -94,14 +97,19 @@ class Shell:
         Raises `PurraError(ownership_lost)` when another owner took it, or the store's error when it
         cannot be journaled; the run then stands as its journal says.
         """
+        later = asyncio.get_running_loop().call_later
+        watching = later(INBOX_DELAY_S, self._start, self._watch_inbox)
         try:
-            async with anyio.create_task_group() as self._tasks:
-                self._tasks.start_soon(self._watch_inbox)
+            async with self._tasks:
                 self._log.output.attach(self._start)
-                await self._drive()
+                if self._state.term > 1:  # a run that was taken over: what does its inbox say?
+                    await self._guarded(self._read_inbox)
+                await self._turn()
+                await self._over.wait()
                 self._log.output.detach()
-                self._tasks.cancel_scope.cancel()
         finally:
+            watching.cancel()
+            self._call_off()
             self._log.output.detach()
             self._log.feed.close()
             self._log.output.feed.close()
@@ -113,7 +121,9 @@ class Shell:
         """The run cannot be journaled by this owner any more: stops everything, writes nothing."""
         where = f"run {self._state.run}"
         self._fault = fault or PurraError("ownership_lost", "the lease lapsed", where=where)
-        self._tasks.cancel_scope.cancel()
+        self._log.output.detach()
+        self._over.set()
+        self._tasks.stop()
 
     def note(self, fact: Fact) -> None:
         """Something to know that rides on the next commit (`plugin.*`)."""
@@ -122,17 +132,25 @@ class Shell:
     async def look(self) -> None:
         """Reads the inbox now: somebody in this process has just written to it."""
         await self._read_inbox()
+        self._start(self._turn)  # a task of ours: whoever asks may be cancelled at any moment
 
-    async def _drive(self) -> None:
+    # -- one turn -----------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        """Takes the run as far as it goes without waiting for anything but the store."""
+        if self._turning:
+            return
+        self._turning = True
         try:
-            if self._state.term > 1:  # a run that was taken over: what does its inbox say?
-                await self._read_inbox()
-            while await self._advance():
-                await self._rest()
+            while not self._over.is_set():
+                if not await self._advance():
+                    self._over.set()
+                elif not self._handed_in:
+                    break
         except PurraError as fault:
             self.lose(fault)
-
-    # -- one turn of the loop -----------------------------------------------------------------
+        finally:
+            self._turning = False
 
     async def _advance(self) -> bool:
         """Takes in what came, commits, reconciles. False when there is nothing left to do."""
@@ -147,6 +165,10 @@ class Shell:
 
     def _take_in(self) -> None:
         handed_in, self._handed_in = self._handed_in, []
+        now = self._log.clock.wall_ms()
+        for timer in self._timers:
+            if timer.at_ms <= now:
+                self._log.stage(_timer_fact(timer, self._state.seq))
         for item in handed_in:
             batch = self._judged(item) if isinstance(item, _Entry) else item
             for fact in batch.facts:
@@ -195,32 +217,50 @@ class Shell:
 
     def _reconcile(self, effects: Sequence[Effect]) -> None:
         wanted = {effect.id: effect for effect in effects if isinstance(effect, Work)}
-        self._timers = tuple(e for e in effects if isinstance(e, WaitUntil))
+        self._timers = tuple([effect for effect in effects if isinstance(effect, WaitUntil)])
+        self._set_alarm()
         for effect_id, running in self._running.items():
             if effect_id not in wanted:
                 running.stop.request()
         for effect_id, effect in wanted.items():
             if effect_id not in self._running:
-                self._running[effect_id] = _Running(effect)
-                self._tasks.start_soon(self._perform, self._running[effect_id])
+                running = self._running[effect_id] = _Running(effect)
+                self._tasks.start(self._perform(effect_id, running))
 
-    async def _rest(self) -> None:
-        """Waits for a fact, an inbox entry or the next timer."""
-        if not self._handed_in:
-            clock = self._log.clock
-            await clock.wait(self._wake, min((t.at_ms for t in self._timers), default=None))
-            now = clock.wall_ms()
-            for timer in self._timers:
-                if timer.at_ms <= now:
-                    self._hand_in(_HandedIn([_timer_fact(timer, self._state.seq)]))
-        self._wake = anyio.Event()
+    def _set_alarm(self) -> None:
+        """A turn when the next timer is due: nearly always the run's deadline, as the time before,
+        and then nothing is to be done."""
+        at_ms = min((timer.at_ms for timer in self._timers), default=None)
+        if at_ms != self._alarm_ms:
+            self._call_off()
+            self._alarm_ms = at_ms
+            self._call_off = self._log.clock.alarm(at_ms, self._ring) if at_ms else _nothing
 
-    def _hand_in(self, item: _HandedIn | _Entry) -> None:
-        self._handed_in.append(item)
-        self._wake.set()
+    def _ring(self) -> None:
+        self._alarm_ms = None
+        self._start(self._turn)
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    async def _perform(self, effect_id: str, running: _Running) -> None:
+        effect = running.effect
+        try:
+            if not isinstance(effect, CallTool):  # a tool call is asked first, see dispatch
+                running.stop.on_request(_this_task().cancel)
+            facts = await self._performers.perform(effect, running.stop, self._claimed)
+        except PurraError as fault:
+            self.lose(fault)
+            return
+        except asyncio.CancelledError:
+            if self._tasks.stopping or not running.stop.requested:
+                raise
+            facts = [self._performers.gave_up(effect)] if isinstance(effect, CallModel) else []
+        del self._running[effect_id]
+        self._handed_in.append(_HandedIn(facts, running.stop))
+        await self._turn()
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.start_soon(self._guarded, work)
+        self._tasks.start(self._guarded(work))
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -228,40 +268,24 @@ class Shell:
         except PurraError as fault:
             self.lose(fault)
 
-    # -- tasks --------------------------------------------------------------------------------
-
-    async def _perform(self, running: _Running) -> None:
-        effect = running.effect
-        facts: Sequence[Fact] = ()
-        with anyio.CancelScope() as scope:
-            if not isinstance(effect, CallTool):  # a tool call is asked first, see dispatch
-                running.stop.on_request(scope.cancel)
-            try:
-                facts = await self._performers.perform(effect, running.stop, self._claimed)
-            except PurraError as fault:
-                self.lose(fault)
-                return
-        if scope.cancelled_caught and isinstance(effect, CallModel):
-            facts = [self._performers.gave_up(effect)]
-        del self._running[effect.id]
-        self._hand_in(_HandedIn(facts, running.stop))
-
     async def _claimed(self, fact: Fact, stop: Stop) -> None:
         """Journals a claim that had to wait for its turn; returns when it is committed."""
         seq = self._log.feed.head
-        self._hand_in(_HandedIn([fact], stop))
+        self._handed_in.append(_HandedIn([fact], stop))
+        await self._turn()
         while not any(event.data == fact.data for event in self._log.feed.after(seq)):
             await self._log.feed.changed()
 
     async def _watch_inbox(self) -> None:
-        await anyio.sleep(INBOX_DELAY_S)
         while True:
             try:
                 async for _ in self._log.store.watch(keys.inbox(self._state.run)):
                     await self._read_inbox()
+                    if self._handed_in:
+                        await self._turn()
             except (AdapterError, StoreError):
                 pass  # the store's host starts it anew; what was missed is read then
-            await anyio.sleep(STORE_RETRY_S)
+            await asyncio.sleep(STORE_RETRY_S)
 
     async def _read_inbox(self) -> None:
         while not self._state.ended:
@@ -270,9 +294,19 @@ class Shell:
             for number, body in enumerate(page.records, after + 1):
                 if number > self._inbox_read:  # else `look` and the watch have read it both
                     self._inbox_read = number
-                    self._hand_in(_Entry(number, body))
+                    self._handed_in.append(_Entry(number, body))
             if self._inbox_read >= page.head:
                 return
+
+
+def _nothing() -> None:
+    return None
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def _timer_fact(timer: WaitUntil, seq: int) -> Fact:

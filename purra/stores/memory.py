@@ -117,10 +117,10 @@ class MemoryStore:
         draft = _Draft(self._streams, self._slots, self._ends, self._clock_ms())
         draft.require(commit.require)
         for op in commit.ops:
-            if isinstance(op, Append):
+            if type(op) is Append:
                 draft.refuse_sealed(op.stream)
         for op in commit.ops:
-            if isinstance(op, Project):
+            if type(op) is Project:
                 self._project(op, draft)
             else:
                 draft.apply(op)
@@ -133,7 +133,7 @@ class MemoryStore:
 
     async def read(self, stream: str, after: int, limit: int) -> Page:
         shape.require_page(stream, after, limit)
-        found = self._streams.get(stream, _Stream())
+        found = self._streams.get(stream) or _Stream()
         start = max(after - found.dropped, 0)
         records = found.records[start : start + min(limit, PAGE_ITEMS)]
         return Page(tuple(records), found.head, found.sealed)
@@ -274,7 +274,7 @@ class _Draft:
         self._heads: dict[str, int] = {}
         self._sealed: set[str] = set()
         self._new_slots: dict[str, _Slot] = {}
-        self._changes: list[Callable[[], None]] = []
+        self._changes: list[tuple[str, Callable[[_Stream], None]]] = []
         self.views: dict[str, dict[str, Any]] = {}
         self.names: list[str] = []
 
@@ -292,7 +292,8 @@ class _Draft:
                 )
 
     def refuse_sealed(self, stream: str) -> None:
-        if stream in self._sealed or self._stream(stream).sealed:
+        known = self._streams.get(stream)
+        if stream in self._sealed or (known is not None and known.sealed):
             raise StoreError(
                 "sealed",
                 "the stream is sealed",
@@ -314,13 +315,16 @@ class _Draft:
 
     def land(self) -> Receipt:
         """Makes the draft true. Nothing in here can fail."""
-        for change in self._changes:
-            change()
+        for name, change in self._changes:
+            stream = self._streams.get(name)
+            if stream is None:
+                stream = self._streams[name] = _Stream()
+            change(stream)
         for key, slot in self._new_slots.items():
             self._ends.move(key, self._slots.get(key, _NOTHING).expires_ms, slot.expires_ms)
         self._slots.update(self._new_slots)
         revisions = {key: slot.revision for key, slot in self._new_slots.items()}
-        return Receipt(dict(self._heads), revisions)
+        return Receipt(self._heads, revisions)
 
     def _append(self, op: Append) -> None:
         self.refuse_sealed(op.stream)
@@ -353,17 +357,18 @@ class _Draft:
         self.names.append(op.key)
 
     def _change(self, name: str, change: Callable[[_Stream], None]) -> None:
-        self._changes.append(lambda: change(self._streams.setdefault(name, _Stream())))
+        self._changes.append((name, change))
         self.names.append(name)
 
     def _expiry(self, ttl_ms: int) -> int:
         return self._now_ms + ttl_ms if ttl_ms else 0
 
-    def _stream(self, name: str) -> _Stream:
-        return self._streams.get(name, _Stream())
-
     def _head(self, name: str) -> int:
-        return self._heads.get(name, self._stream(name).head)
+        drafted = self._heads.get(name)
+        if drafted is not None:
+            return drafted
+        stream = self._streams.get(name)
+        return 0 if stream is None else stream.head
 
     def _slot(self, key: str) -> _Slot:
         return self._new_slots.get(key, self._slots.get(key, _NOTHING))

@@ -92,7 +92,7 @@ class StillClock:
     def __init__(self) -> None:
         self.now_ms = 1_000_000
         self._tokens = 0
-        self._moved = anyio.Event()
+        self._alarms: list[tuple[int, Callable[[], object]]] = []
 
     def wall_ms(self) -> int:
         return self.now_ms
@@ -103,19 +103,14 @@ class StillClock:
 
     def pass_ms(self, ms: int) -> None:
         self.now_ms += ms
-        self._moved.set()
-        self._moved = anyio.Event()
+        for alarm in [alarm for alarm in self._alarms if alarm[0] <= self.now_ms]:
+            self._alarms.remove(alarm)
+            alarm[1]()
 
-    async def wait(self, wake: anyio.Event, until_ms: int | None) -> None:
-        while not wake.is_set() and (until_ms is None or self.now_ms < until_ms):
-            async with anyio.create_task_group() as tasks:
-                for event in (wake, self._moved):
-                    tasks.start_soon(self._first, event, tasks.cancel_scope)
-
-    @staticmethod
-    async def _first(event: anyio.Event, scope: anyio.CancelScope) -> None:
-        await event.wait()
-        scope.cancel()
+    def alarm(self, at_ms: int, ring: Callable[[], object]) -> Callable[[], object]:
+        alarm = (at_ms, ring)
+        self._alarms.append(alarm)
+        return lambda: alarm in self._alarms and self._alarms.remove(alarm)
 
 
 def kinds(events: Sequence[Any]) -> list[str]:

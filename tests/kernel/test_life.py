@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import anyio
 import pytest
 
 import purra
 from purra.contracts.call import CallContext
-from purra.contracts.model import Content
+from purra.contracts.model import Chunk, Content, ModelProfile, ModelRequest
 from purra.contracts.store import Page
 from purra.errors import PurraError
 from purra.journal.events import Event
@@ -312,3 +314,52 @@ async def test_a_run_that_joins_the_queue_while_another_ends_is_not_lost() -> No
         (wake,) = await store.get(["wake/later"])
         assert wake is not None and wake.expires_ms
     assert joined
+
+
+@pytest.mark.anyio
+async def test_a_deadline_fires_once_however_long_the_end_takes() -> None:
+    """RUN-12: while a deaf write has its grace, nothing more is said of the time."""
+    clock = StillClock()
+    agent = purra.Agent("a", "1", limits=purra.RunLimits(deadline_s=10))
+
+    @purra.tool(effect="external_write")
+    async def deaf() -> str:
+        """Waits."""
+        await anyio.Event().wait()
+        return ""
+
+    kernel = purra.Kernel(model=ScriptModel(ask(("deaf", "{}"))), tools=[deaf], agent=agent)
+    kernel.clock = clock
+    async with kernel:
+        run = await kernel.submit("go")
+        await reached(run, "tool.call.claimed")
+        clock.pass_ms(10_000)
+        result = await run.wait()
+        events = [event async for event in run.events()]
+    assert result.error is not None and result.error["code"] == "run_deadline_exceeded"
+    assert kinds(events).count("timer.fired") == 1
+
+
+@pytest.mark.anyio
+async def test_a_model_that_keeps_its_cancellation_does_not_keep_the_run() -> None:
+    """RUN-11: whatever the adapter does with it, the stream is not read on."""
+
+    class Stubborn:
+        async def profile(self) -> ModelProfile:
+            return ModelProfile(8192, 512)
+
+        async def generate(
+            self, request: ModelRequest, context: CallContext
+        ) -> AsyncIterator[Chunk]:
+            while True:
+                try:
+                    await anyio.Event().wait()
+                except BaseException:  # the fault that is tried here
+                    yield Content("still here ")
+
+    async with purra.Kernel(model=Stubborn()) as kernel:
+        run = await kernel.submit("go")
+        await reached(run, "stream.opened")
+        with anyio.fail_after(2):
+            await run.cancel()
+            assert (await run.wait()).status == "canceled"
