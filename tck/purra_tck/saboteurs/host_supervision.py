@@ -175,7 +175,7 @@ def _kills_leader_only(patch: Patch) -> None:
 
 
 def _kills_saved_pid(patch: Patch) -> None:
-    remove = Instance._remove_home
+    leftovers = Instance._leftovers
     pids: dict[str, int] = {}
     moved = Instance._move
 
@@ -184,15 +184,15 @@ def _kills_saved_pid(patch: Patch) -> None:
             pids[self.id] = self.pid
         moved(self, step)
 
-    async def sweep(self: Instance) -> None:
+    def sweep(self: Instance) -> Any:
         try:
             os.killpg(pids.get(self.id, 0) or os.getpid(), signal.SIGKILL)
         except ProcessLookupError:
             pass
-        await remove(self)
+        return leftovers(self)
 
     patch(Instance, "_move", note)
-    patch(Instance, "_remove_home", sweep)
+    patch(Instance, "_leftovers", sweep)
 
 
 def _raw_oserror(patch: Patch) -> None:
