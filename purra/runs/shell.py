@@ -119,6 +119,8 @@ class Shell:
 
     def lose(self, fault: PurraError | None = None) -> None:
         """The run cannot be journaled by this owner any more: stops everything, writes nothing."""
+        if self._over.is_set():
+            return  # given up or ended by its own last commit, which is why a touch was refused
         where = f"run {self._state.run}"
         self._fault = fault or PurraError("ownership_lost", "the lease lapsed", where=where)
         self._log.output.detach()

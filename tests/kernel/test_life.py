@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import anyio
@@ -10,13 +11,13 @@ import pytest
 import purra
 from purra.contracts.call import CallContext
 from purra.contracts.model import Chunk, Content, ModelProfile, ModelRequest
-from purra.contracts.store import Page
+from purra.contracts.store import Commit, Page, Seal
 from purra.errors import PurraError
 from purra.journal.events import Event
 from purra.runs.run import Run
 from purra.stores.memory import MemoryStore
 from purra.worker import work
-from tests.kernel.parts import ScriptModel, StillClock, ask, kinds, say
+from tests.kernel.parts import CountingStore, ScriptModel, StillClock, ask, kinds, say
 
 
 async def reached(run: Run, kind: str) -> Event:
@@ -291,7 +292,7 @@ async def test_a_worker_takes_up_what_is_due() -> None:
 @pytest.mark.anyio
 async def test_a_run_that_joins_the_queue_while_another_ends_is_not_lost() -> None:
     """RUN-07, RUN-20: the terminal commit looks again when the turn changed under it."""
-    from purra.contracts.store import Append, Commit
+    from purra.contracts.store import Append
     from tests.kernel.parts import CountingStore
 
     store = CountingStore()
@@ -363,3 +364,21 @@ async def test_a_model_that_keeps_its_cancellation_does_not_keep_the_run() -> No
         with anyio.fail_after(2):
             await run.cancel()
             assert (await run.wait()).status == "canceled"
+
+
+@pytest.mark.anyio
+async def test_a_lease_that_went_with_the_end_is_not_lost() -> None:
+    """RUN-07, K58: the last commit releases the lease; a heartbeat that is refused just then must
+    not turn a completed run into a lost one."""
+    store = CountingStore()
+    kernel = purra.Kernel(model=ScriptModel(say("done")), store=store)
+
+    def beat(commit: Commit) -> None:
+        if any(isinstance(op, Seal) for op in commit.ops):
+            for held in list(kernel._heartbeat._held.values()):
+                asyncio.get_running_loop().call_soon(held.lost)
+
+    store.before_commit = beat
+    async with kernel:
+        run = await kernel.submit("go")
+        assert (await run.wait()).text == "done"
