@@ -127,14 +127,8 @@ def _repair(state: RunState) -> Effects | None:
     if state.attempt and state.attempt.interrupted:
         return _superseded(state)
     calls = state.batch.calls.values() if state.batch else ()
-    unknown = [call.id for call in calls if call.in_doubt]
-    unknown += [
-        effect["call"]
-        for effect in state.effects
-        if effect["effect_state"] == "unknown" and effect["call"] not in unknown
-    ]
-    news = [call for call in unknown if call not in state.blocked]
-    if news:
+    unknown = [*[call.id for call in calls if call.in_doubt], *state.unknown]
+    if not set(unknown) <= set(state.blocked):
         named = ", ".join(f"{_name(state, call)} (call {call})" for call in unknown)
         data = {
             "code": "effect_unknown",
@@ -195,24 +189,24 @@ def _tools(state: RunState) -> Effects | None:
     if batch.verdict == "refused":
         return ()
     calls = batch.calls.values()
-    asks = tuple(
+    asks = [
         _ask(state, batch, call)
         for call in calls
         if call.phase == "admitted" and call.plan["approval"] == "required"
-    )
-    return asks or _abort_rest(calls) or _running(batch)
+    ]
+    if asks:
+        return tuple(asks)
+    return (_abort_rest(calls) if batch.failed else ()) or _running(batch)
 
 
 def _abort_rest(calls: Iterable[Call]) -> Effects:
     """One failure starts no further call of its batch; what runs goes on (TOOL-25, K32)."""
-    failed = any(call.result and call.result["is_error"] for call in calls)
-    ready = [
-        call
+    return tuple(
+        _completed(call, "tool_batch_aborted")
         for call in calls
         if call.phase in ("admitted", "approved", "asked")
         or (call.phase == "interrupted" and call.reads)
-    ]
-    return tuple(_completed(call, "tool_batch_aborted") for call in ready) if failed else ()
+    )
 
 
 _READY: Final = ("admitted", "approved", "interrupted")
@@ -222,9 +216,9 @@ repeatable."""
 
 def _running(batch: Batch) -> Effects:
     """Calls that are dispatched, or may be: the shell claims each before it starts it."""
-    room = (1 if batch.serial else PARALLEL_CALLS) - sum(
-        call.phase == "claimed" for call in batch.calls.values()
-    )
+    room = 1 if batch.serial else PARALLEL_CALLS
+    for call in batch.calls.values():
+        room -= call.phase == "claimed"
     effects: list[Effect] = []
     for call in batch.calls.values():
         if call.phase == "claimed":

@@ -133,6 +133,7 @@ def _run_reconciled(state: RunState, event: Event) -> None:
     for effect in state.effects:
         if effect["call"] == call.id:
             effect["effect_state"] = known
+    state.unknown = [unknown for unknown in state.unknown if unknown != call.id]
     if call.phase == "interrupted":
         _complete(state, call, _reconciled_result(call, known))
     state.blocked = tuple(blocked for blocked in state.blocked if blocked != call.id)
@@ -297,7 +298,11 @@ def _tool_call_completed(state: RunState, event: Event) -> None:
 
 
 def _complete(state: RunState, call: Call, result: Mapping[str, Any]) -> None:
+    batch = state.batch
+    assert batch is not None  # the call is one of its own
     call.phase, call.result = "done", result
+    batch.done += 1
+    batch.failed = batch.failed or result["is_error"]
     state.calls_used += 1
     state.complete_step = state.complete_step or result.get("step") == "complete"
     if call.claims and not call.reads and result["effect_state"] != "not_started":
@@ -311,8 +316,9 @@ def _complete(state: RunState, call: Call, result: Mapping[str, Any]) -> None:
                     "effect_state": result["effect_state"],
                 }
             )
-    batch = state.batch
-    if batch and not batch.open:
+            if result["effect_state"] == "unknown":
+                state.unknown.append(call.id)
+    if not batch.open:
         for done in batch.calls.values():  # in the order of the calls, one result each (TOOL-26)
             text = result_text(done.result or {"value": ""})
             _say(state, Message("tool", text, (), done.id, done.name))

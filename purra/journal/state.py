@@ -91,10 +91,14 @@ class Batch:
     calls: dict[str, Call]
     verdict: Literal["pending", "admitted", "refused"] = "pending"
     serial: bool = False
+    done: int = 0
+    """Calls that have their result."""
+    failed: bool = False
+    """One of the results is an error."""
 
     @property
     def open(self) -> bool:
-        return any(call.phase != "done" for call in self.calls.values())
+        return self.done < len(self.calls)
 
 
 @dataclass(slots=True)
@@ -142,6 +146,8 @@ class RunState:
     calls_used: int = 0
     usage: UsageTotal = field(default_factory=UsageTotal)
     effects: list[dict[str, Any]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Calls of `effects` of which nobody knows yet whether they took effect."""
 
     failure: Failure | None = None
     recovered: dict[str, int] = field(default_factory=dict)

@@ -63,9 +63,10 @@ class RunLog:
 
     def stage(self, fact: Fact, *, durable: bool = False) -> Event:
         """Places and folds `fact`. Raises `PurraError(illegal_event)`, changing nothing."""
-        notes, self._notes = self._notes, []
-        for note in notes:
-            self._place(note)
+        if self._notes:
+            notes, self._notes = self._notes, []
+            for note in notes:
+                self._place(note)
         event = self._place(fact)
         self._durable = self._durable or durable
         return event
@@ -109,7 +110,7 @@ class RunLog:
         run = self.state.run
         ops: list[Op] = []
         if events:
-            records = tuple(event_value(event) for event in events)
+            records = tuple([event_value(event) for event in events])
             ops.append(Append(keys.journal(run), self.feed.head, records))
         if drafts is not None:
             ops.append(drafts)

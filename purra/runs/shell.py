@@ -189,13 +189,16 @@ class Shell:
         """Stages everything that follows without waiting; gives the stable set of effects."""
         while True:
             effects = decide(self._state)
-            records = [effect for effect in effects if isinstance(effect, Record)]
-            for record in records:
-                self._log.stage(record.fact, durable=record.durable)
-            at_once = [] if records else self._at_once(effects)
-            for fact in at_once:
-                self._log.stage(fact, durable=self._durable(fact))
-            if not records and not at_once:
+            follows = False
+            for effect in effects:  # a record, or what a beginning effect comes to at once
+                if isinstance(effect, Record):
+                    self._log.stage(effect.fact, durable=effect.durable)
+                    follows = True
+                elif isinstance(effect, Work) and effect.id not in self._running:
+                    for fact in self._performers.at_once(effect):
+                        self._log.stage(fact, durable=self._durable(fact))
+                        follows = True
+            if not follows:
                 return effects
 
     def _durable(self, fact: Fact) -> bool:
@@ -203,13 +206,6 @@ class Shell:
         if fact.kind != "tool.call.claimed" or self._state.batch is None:
             return fact.kind == "approval.decided"
         return not self._state.batch.calls[fact.data["call"]].reads
-
-    def _at_once(self, effects: Sequence[Effect]) -> list[Fact]:
-        facts: list[Fact] = []
-        for effect in effects:
-            if isinstance(effect, Work) and effect.id not in self._running:
-                facts += self._performers.at_once(effect)
-        return facts
 
     async def _commit(self) -> None:
         if self._state.ended:

@@ -63,12 +63,14 @@ class Tasks:
         self.stopping = True
         self._cancel()
         from_outside: asyncio.CancelledError | None = None
-        while self._open:
+        while running := [task for task in self._open if not task.done()]:
             try:
-                await asyncio.wait(self._open)
+                await asyncio.wait(running)
             except asyncio.CancelledError as cancelled:
                 from_outside = cancelled
                 self._cancel()  # again, as whoever is told twice may have missed it once
+        for task in tuple(self._open):  # the loop has not told of these yet
+            self._ended(task)
         ours = self._host_told and host is not None and not host.uncancel()
         if self._bug is not None:
             raise self._bug

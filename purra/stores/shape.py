@@ -6,6 +6,7 @@ call (revisions, heads, seals, time) is for the store to judge.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -57,6 +58,8 @@ def checked_commit(commit: Commit) -> Commit:
     for key, revision in commit.require.items():
         require_name(key, "require")
         _require_number(revision, "require", least=0, most=_REVISION_MAX)
+    if all(map(operator.is_, ops, commit.ops)):
+        return commit  # frozen through and through
     return Commit(ops, commit.key, commit.require, commit.durable)
 
 
