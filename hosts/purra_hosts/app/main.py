@@ -30,7 +30,10 @@ _SINGLE: Final = {
     "inspect": "purra_hosts.app.commands.inspect:inspect",
     "worker": "purra_hosts.app.commands.worker:worker",
     "schema": "purra_hosts.app.commands.manifest:schema",
+    "init": "purra_hosts.app.commands.init:init",
 }
+_READY: Final = frozenset({"inspect", "init"})
+"""Commands that need no argument, and so do something without one."""
 _GROUPS: Final = {
     "runs": "purra_hosts.app.commands.runs:app",
     "approvals": "purra_hosts.app.commands.approvals:app",
@@ -50,7 +53,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_root)
     for name, where in _SINGLE.items():
-        app.command(name, no_args_is_help=True)(_load(where))
+        app.command(name, no_args_is_help=name not in _READY)(_load(where))
     for name, where in _GROUPS.items():
         app.add_typer(_load(where), name=name)
     for entry in importlib.metadata.entry_points(group=GROUP):
