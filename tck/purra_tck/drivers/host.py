@@ -102,7 +102,8 @@ class PluginSpec:
     """A plugin as the kit wants it to be run. `folder` holds `purra-plugin.toml`.
 
     `command`: `{python}` stands for an interpreter; or `entry`, module:attribute. `offers`: (kind,
-    name). `limits`: `inflight`, `queue`, `threads`, `max_frame_bytes`, `nofile`, `memory_bytes`.
+    name). `limits`: `inflight`, `queue`, `threads`, `instances`, `max_frame_bytes`, `output_bytes`,
+    `nofile`, `memory_bytes`, `cpu_s`.
     `services`: host services that the manifest asks for; `grants["host"]` names the granted ones.
     `isolation`: the level wanted. `idle_s`: 0 = never stopped for being idle.
     """
@@ -142,6 +143,7 @@ class Ask:
 class Status:
     """A plugin at one moment. `calls`: places that are taken; `queued`: calls that wait.
 
+    `limits`: what the host says that it enforces, by name; "none" where it says that it does not.
     `ignored`: frames that were dropped and counted, by reason; None = the host does not tell.
     """
 
@@ -153,6 +155,7 @@ class Status:
     calls: int = 0
     queued: int = 0
     isolation: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
     ignored: Mapping[str, int] | None = None
 
 

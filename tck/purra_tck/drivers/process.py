@@ -38,10 +38,27 @@ __all__ = ["ProcessDriver", "launch_of"]
 
 STEP_S: Final = 0.25
 """The clock is moved in steps: a host may excuse a plugin for time that its own loop lost."""
+CLOSE_S: Final = 1.0
+CLOSE_STEP_S: Final = 0.005
 PASSES: Final = 4
 """Passes of the loop after each step, so that one timer can set the next."""
 _ASKED: Final = PolicyRequest("run", "session", "agent", "tool", "pure", "tool", {})
 _STATES: Final = {kind: state.name for state, kind in ANNOUNCED.items()}
+
+
+class _Clock:
+    """The time of one loop. It is moved on, never back: what waits for it must not wait long."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+def _clock_of(loop: asyncio.AbstractEventLoop) -> _Clock:
+    clock: _Clock = vars(loop).setdefault("time", _Clock())
+    return clock
 
 
 class ProcessDriver:
@@ -77,7 +94,7 @@ class _Host:
         self._handler = self._loop.get_exception_handler()
         self._loop.set_exception_handler(self._on_fault)
         self._listener = settings.listener
-        self._ahead_s = 0.0
+        self._clock = _clock_of(self._loop)
         self._wall_s = 0.0
         self._real = (time.time, time.time_ns)
         names = {field.name for field in fields(Timings)} & {f.name for f in fields(Settings)}
@@ -103,11 +120,9 @@ class _Host:
         await self._host.aclose()
 
     async def advance(self, seconds: float) -> None:
-        loop = vars(self._loop)
-        loop.setdefault("time", lambda: time.monotonic() + self._ahead_s)
         left_s = seconds
         while left_s > 0:
-            self._ahead_s += min(STEP_S, left_s)
+            self._clock.ahead_s += min(STEP_S, left_s)
             left_s -= STEP_S
             for _ in range(PASSES):
                 await asyncio.sleep(0)
@@ -119,12 +134,18 @@ class _Host:
         vars(time)["time_ns"] = lambda: now_ns() + int(seconds * 1e9)
 
     async def finish(self) -> None:
-        """Closes the host, and gives loop and clocks back."""
+        """Closes the host, and gives the loop and the time of day back. What takes long is not
+        waited for: then the clock runs.
+        """
+        closing = asyncio.ensure_future(self._host.aclose())
         try:
-            await self._host.aclose()
+            await asyncio.wait((closing,), timeout=CLOSE_S)
+            while not closing.done():
+                await self.advance(1.0)
+                await asyncio.sleep(CLOSE_STEP_S)
+            closing.result()
         finally:
             vars(time)["time"], vars(time)["time_ns"] = self._real
-            vars(self._loop).pop("time", None)
             self._loop.set_exception_handler(self._handler)
 
     def _on_event(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -175,6 +196,7 @@ class _Handle:
             calls=found.calls,
             queued=found.queued,
             isolation=found.isolation,
+            limits=found.limits,
             ignored=getattr(found, "ignored", None),
         )
 

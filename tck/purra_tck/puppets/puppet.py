@@ -21,6 +21,18 @@ import sys
 __all__ = ["Puppet"]
 
 READ_BYTES = 256 * 1024
+GHOST = """
+import os, sys, time
+channel, mark, late = int(sys.argv[1]), sys.argv[2], bytes.fromhex(sys.argv[3])
+end = time.monotonic() + 60
+while not os.path.exists(mark + ".go") and time.monotonic() < end:
+    time.sleep(0.001)
+try:
+    os.write(channel, late)
+except OSError:
+    pass
+os.close(os.open(mark, os.O_CREAT))
+"""
 
 
 class Puppet:
@@ -182,10 +194,8 @@ class Puppet:
     def do_print(self, text):
         print(text, flush=True)
 
-    def do_fork(self, session=False, silent=True, late=b"", ignore=False, mark=""):
-        """A child that stays; `late` is written to the channel once this process is dead and
-        `mark` + ".go" is there; then `mark` is made.
-        """
+    def do_fork(self, session=False, silent=True, ignore=False):
+        """A child that stays for a minute; its number."""
         ready, tell = os.pipe()
         pid = os.fork()
         if pid:
@@ -199,27 +209,29 @@ class Puppet:
             os.setsid()
         if ignore:
             self.do_ignore(15)
-        self.kit.close()
         if silent:
             os.close(1)
             os.close(2)
-        parent = os.getppid()
-        os.close(ready)
-        os.close(tell)
-        while late and os.getppid() == parent:
-            time.sleep(0.001)
-        if late:
-            while not os.path.exists(mark + ".go"):
-                time.sleep(0.001)
-            try:
-                os.write(self.channel, late)
-            except OSError:
-                pass
-            os.close(os.open(mark, os.O_CREAT))
-        if not late and self.channel >= 0:
-            os.close(self.channel)
+        for fd in (self.kit.fileno(), self.channel, ready, tell):
+            os.close(fd)
         time.sleep(60)
         os._exit(0)
+
+    def do_haunt(self, mark, late):
+        """A program of its own, without a mark of where it comes from, that holds the channel: once
+        this process is dead and `mark` + ".go" is there, it writes `late` and makes `mark`.
+        """
+        ready, tell = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(tell)
+            os.read(ready, 1)
+            os.close(ready)
+            return pid
+        os.setsid()
+        os.set_inheritable(self.channel, True)
+        arguments = [str(self.channel), mark, late.hex()]
+        return os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", GHOST, *arguments], {})
 
     def do_open_files(self, most):
         """How many descriptors can be opened, and the errno that ends it."""

@@ -18,7 +18,7 @@ import hashlib
 import shutil
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -255,6 +255,7 @@ class Puppet:
             self.ended = True
             self._stir()
             writer.close()
+            self._writer = None
 
     def let_go(self) -> None:
         """Ends the connection, at which the process ends."""
@@ -312,8 +313,18 @@ def _names(kinds: tuple[int, ...]) -> str:
 class Stage:
     """The folder of one plugin. Each process that a host starts from it turns up in `enter`."""
 
-    def __init__(self, folder: Path, tap: Tap, patience_s: float, **spec: Any) -> None:
-        """`spec`: fields of `PluginSpec`, and `files`: name -> text of more files in the folder."""
+    def __init__(
+        self,
+        folder: Path,
+        tap: Tap,
+        patience_s: float,
+        adopt: Callable[[int], Any] = lambda _: None,
+        **spec: Any,
+    ) -> None:
+        """`spec`: fields of `PluginSpec`, and `files`: name -> text of more files in the folder.
+        `adopt` gets the number of each process, to end it if nobody else does.
+        """
+        self._adopt = adopt
         self._files: Mapping[str, str] = spec.pop("files", {})
         self.puppets: list[Puppet] = []
         self._tap = tap
@@ -355,6 +366,7 @@ class Stage:
         puppet = self.puppets[self._entered]
         self._entered += 1
         await puppet.until(lambda: puppet.pid or puppet.ended, "the process tells who it is")
+        self._adopt(puppet.pid)
         return puppet
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

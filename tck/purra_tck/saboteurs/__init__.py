@@ -38,6 +38,8 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_lifecycle",
             "host_supervision",
             "host_restarts",
+            "host_shutdown",
+            "host_stdio",
         ),
         "manifest": ("plugin_manifest",),
         "model": ("plugin_model",),

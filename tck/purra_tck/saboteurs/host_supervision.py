@@ -172,6 +172,7 @@ def _leaks_per_restart(patch: Patch) -> None:
 
 def _kills_leader_only(patch: Patch) -> None:
     patch(os, "killpg", os.kill)
+    patch(Instance, "_strays", lambda self: iter(()))
 
 
 def _kills_saved_pid(patch: Patch) -> None:
@@ -185,10 +186,11 @@ def _kills_saved_pid(patch: Patch) -> None:
         moved(self, step)
 
     def sweep(self: Instance) -> Any:
-        try:
-            os.killpg(pids.get(self.id, 0) or os.getpid(), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        if self.id in pids:
+            try:
+                os.killpg(pids[self.id], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         return leftovers(self)
 
     patch(Instance, "_move", note)
@@ -214,7 +216,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("half-open-forever", "SUP-007", "error closed of a call", _half_open),
     broken("heartbeat-in-os-only", "SUP-008", "error unresponsive", _no_heartbeat),
     broken("reads-old-pipe", "SUP-013", "no answer from an old channel", _reads_old_pipe),
-    broken("leaks-per-restart", "SUP-014", "100 descriptors", _leaks_per_restart),
+    broken("leaks-per-restart", "SUP-014", "descriptors", _leaks_per_restart),
     broken("kills-leader-only", "SUP-016", "the child of its group", _kills_leader_only),
     broken("kill(saved_pid)", "SUP-017", "that were reaped", _kills_saved_pid),
     broken("raw-OSError", "SUP-018", "an error that names no-such-file", _raw_oserror),

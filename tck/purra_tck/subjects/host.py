@@ -30,7 +30,7 @@ from purra_tck import patience
 from purra_tck.drivers.host import Ask, Event, Handle, Host, HostDriver, Settings, Status
 from purra_tck.puppets import frames
 from purra_tck.puppets.stage import Called, Puppet, Stage, Tap
-from purra_tck.subjects.machine import Residue
+from purra_tck.subjects.machine import Residue, alive, born
 from purra_tck.verdict import (
     Case,
     NotApplicable,
@@ -39,7 +39,7 @@ from purra_tck.verdict import (
     Untestable,
 )
 
-__all__ = ["Act", "Asked", "HostSubject", "Stream", "alive", "hosted", "subject_of"]
+__all__ = ["Act", "Asked", "HostSubject", "Stream", "hosted", "subject_of"]
 
 PATIENCE_S: Final = 10.0
 """Longest wait for something that should come at once; reached only when it does not come."""
@@ -61,7 +61,7 @@ class HostSubject:
         self.hosts: list[Host] = []
         self.excused: set[int] = set()
         """`id` of hosts whose faults are the check's own doing."""
-        self._pids: set[int] = set()
+        self._pids: dict[int, str] = {}
         self._stages = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -88,7 +88,8 @@ class HostSubject:
     async def stage(self, **spec: Any) -> Stage:
         """A plugin's folder that no host knows yet."""
         self._stages += 1
-        stage = Stage(self.folder / str(self._stages), self.tap, self.patience_s, **spec)
+        folder = self.folder / str(self._stages)
+        stage = Stage(folder, self.tap, self.patience_s, self.adopt, **spec)
         return await self.stack.enter_async_context(stage)
 
     async def play(self, stage: Stage, host: Host | None = None) -> Act:
@@ -99,18 +100,26 @@ class HostSubject:
         return Act(self, host, handle, stage)
 
     async def within(self, waiting: Awaitable[Any], what: str) -> Any:
-        """What `waiting` gives; `WireError` passes, anything else is the host's fault."""
+        """What `waiting` gives; `WireError` passes, anything else is the host's fault.
+
+        It runs in a task of its own, because a host may outlast a cancellation.
+        """
+        task = asyncio.ensure_future(waiting)
+        self._tasks.add(task)
         with patience.limit(self.patience_s):
-            try:
-                return await waiting
-            except (WireError, RuleViolation, NotApplicable, Untestable):
-                raise
-            except Exception as error:  # no host may raise anything else, whatever it is
-                raise SubjectFailed(
-                    f"{what}: a value or an error of the specification",
-                    f"{type(error).__name__}: {error}",
-                ) from error
-        raise SubjectFailed(f"{what} ends within {self.patience_s:g} s", "it did not end")
+            await asyncio.wait((task,))
+        if not task.done():
+            raise SubjectFailed(f"{what} ends within {self.patience_s:g} s", "it did not end")
+        self.forget(task)
+        try:
+            return task.result()
+        except (WireError, StopAsyncIteration, RuleViolation, NotApplicable, Untestable):
+            raise
+        except Exception as error:  # no host may raise anything else, whatever it is
+            raise SubjectFailed(
+                f"{what}: a value or an error of the specification",
+                f"{type(error).__name__}: {error}",
+            ) from error
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
         """Waits for what nobody announces. Raises `SubjectFailed` when it does not come."""
@@ -148,20 +157,25 @@ class HostSubject:
 
     def adopt(self, pid: int) -> int:
         """A process that is to be gone after the check, whatever the host does."""
-        self._pids.add(pid)
+        self._pids[pid] = born(pid)
         return pid
 
     async def close(self) -> None:
         """Ends what is left; each part also if another one fails."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self.within(self.stack.aclose(), "closing the host")
         finally:
-            for pid in self._pids:
-                if alive(pid):
+            for pid, birth in self._pids.items():
+                if birth and born(pid) == birth:  # else the number is somebody else's by now
                     os.kill(pid, signal.SIGKILL)
+            with patience.limit(self.patience_s):
+                if self._tasks:
+                    await asyncio.wait(self._tasks)
+            for task in self._tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # nobody asks for it any more
 
     def check_faults(self) -> None:
         """Raises `RuleViolation` for an error that nobody caught inside a host."""
@@ -415,12 +429,3 @@ class Act:
             for event in self.host.events
             if event.plugin == self.stage.spec.id and instance in (None, event.instance)
         ]
-
-
-def alive(pid: int) -> bool:
-    """There is a process of that number, and it is not a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

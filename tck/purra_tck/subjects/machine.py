@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Memory", "Residue", "Signals", "children", "descriptors", "threads"]
+__all__ = ["Memory", "Residue", "Signals", "alive", "born", "children", "descriptors", "threads"]
 
 
 class Memory:
@@ -56,6 +56,28 @@ def children(pid: int) -> list[int]:
         if path.exists():
             found += [int(child) for child in path.read_text().split()]
     return found
+
+
+def alive(pid: int) -> bool:
+    """There is a process of that number, and it is not a zombie."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] != "Z"
+
+
+def born(pid: int) -> str:
+    """When a process was started, in the kernel's own count; "" if there is none. A number that is
+    used again has another birth.
+    """
+    fields = _stat(pid)
+    return fields[19] if fields else ""
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 class Residue:

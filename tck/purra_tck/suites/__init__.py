@@ -23,6 +23,8 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_lifecycle",
             "host_supervision",
             "host_restarts",
+            "host_shutdown",
+            "host_stdio",
         ),
         "manifest": ("manifest", "manifest_running"),
         "model": ("model", "model_failures"),

@@ -13,8 +13,8 @@ from typing import Final
 from purra_tck.checks import Checks
 from purra_tck.drivers.host import Event
 from purra_tck.puppets import frames
-from purra_tck.subjects.host import Act, Asked, HostSubject, alive, hosted
-from purra_tck.subjects.machine import children
+from purra_tck.subjects.host import Act, Asked, HostSubject, hosted
+from purra_tck.subjects.machine import alive, children
 from purra_tck.verdict import Case
 
 __all__ = ["CHECKS"]
