@@ -12,13 +12,14 @@ from purra_tck import suites
 from purra_tck.commands.app import app
 from purra_tck.commands.host import host
 from purra_tck.commands.plugin import plugin
+from purra_tck.commands.reports import page, replay
 from purra_tck.commands.selftest import selftest
 from purra_tck.commands.store import store
 from purra_tck.rules import SUITES, catalogue
 
 __all__ = ["app"]
 
-COMMANDS = (plugin, store)
+COMMANDS = (plugin, store, replay, page)
 """Commands that have added themselves."""
 app.command()(selftest)
 app.command()(host)

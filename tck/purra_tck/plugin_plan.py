@@ -58,7 +58,7 @@ class Asked:
 
     def argv(self) -> tuple[str, ...]:
         """The command that asks the same again."""
-        words = ["plugin", self.where, "--seed", str(self.seed)]
+        words = ["plugin", self.where]
         if self.fixtures is not None:
             words += ["--fixtures", str(self.fixtures)]
         for key, value in self.config.items():

@@ -1,4 +1,4 @@
-"""What a run leaves behind: `tck.json`, `junit.xml`, and the lines on the terminal.
+"""What a run leaves behind: `tck.json`, `junit.xml`, `index.html`, and lines on the terminal.
 
 `tck.json` is the report; everything else is made from it, and `verify` judges it without the
 subject: it recounts the totals, compares the digest of the rule table, and names rules that are
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from purra_tck import html
 from purra_tck.rules import Rule, catalogue, catalogue_digest, of_suite
 from purra_tck.runner import Report
 from purra_tck.verdict import STATUSES, Outcome, conclude, exit_code
@@ -49,6 +50,7 @@ def report_value(report: Report) -> dict[str, Any]:
             "digest": subject.digest,
             "kind": subject.kind,
             "declared": dict(subject.declared),
+            "argv": list(subject.argv),
         },
         "host": {"os": platform.platform(), "python": platform.python_version()},
         "seed": report.seed,
@@ -81,7 +83,7 @@ def _rule_value(rule: Rule, outcome: Outcome | None) -> dict[str, Any]:
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Writes `tck.json` and `junit.xml` into `folder`, which is made if it is missing."""
+    """Writes `tck.json`, `junit.xml` and `index.html` into `folder`, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     value = report_value(report)
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1)
@@ -89,6 +91,7 @@ def write_report(report: Report, folder: Path) -> None:
     ElementTree.ElementTree(_junit(report)).write(
         folder / "junit.xml", encoding="utf-8", xml_declaration=True
     )
+    (folder / "index.html").write_text(html.page([value]), encoding="utf-8")
 
 
 def _junit(report: Report) -> ElementTree.Element:
@@ -163,6 +166,8 @@ def footer(report: Report) -> str:
         if status != "pass" and count:
             parts.append(f"{status} {count}")
     word = "conformant in all that ran" if conclusion.conformant else "NOT CONFORMANT"
+    if not report.outcomes:
+        word = "NOTHING RAN"
     if report.cut_short:
         word = "CUT SHORT"
     return f"{' · '.join(parts)}: {word} ({report.suite})"
@@ -179,7 +184,11 @@ def verify(path: Path) -> list[str]:
     wrong: list[str] = []
     if value["rulesDigest"] != catalogue_digest():
         wrong.append("it was made with another rule table than this kit's")
-    due = of_suite(suite, kind if suite == "host" else "")
+    due = [
+        rule
+        for name in suite.split("+")
+        for rule in of_suite(name, kind if name == "host" else "")
+    ]
     missing = [rule.id for rule in due if rule.id not in rules]
     unknown = [rule_id for rule_id in rules if rule_id not in catalogue()]
     wrong += [f"rule {rule_id} is missing" for rule_id in missing]

@@ -206,9 +206,11 @@ class Conclusion:
 
 
 def conclude(rules: Iterable[Rule], outcomes: Mapping[str, Outcome]) -> Conclusion:
-    """Counts every rule of the table; one without an outcome is `not-run`."""
+    """Counts every rule of the table; one without an outcome is `not-run`. Nobody is conformant of
+    whom nothing was asked.
+    """
     counts: dict[str, dict[str, int]] = {"MUST": {}, "SHOULD": {}}
-    red = 0
+    red = ran = 0
     for rule in rules:
         outcome = outcomes.get(rule.id)
         status = outcome.status if outcome else "not-run"
@@ -216,7 +218,8 @@ def conclude(rules: Iterable[Rule], outcomes: Mapping[str, Outcome]) -> Conclusi
         counts[level][status] = counts[level].get(status, 0) + 1
         red += level == "MUST" and status in RED
         red += status == "error"
-    return Conclusion(counts, red == 0)
+        ran += status != "not-run"
+    return Conclusion(counts, ran > 0 and red == 0)
 
 
 def exit_code(conclusion: Conclusion, *, cut_short: bool, stale_waivers: bool) -> int:

@@ -42,7 +42,7 @@ def host(
     declared = dict.fromkeys(sorted(driver.declares), True)
     plan = Plan(
         suite="host",
-        subject=SubjectInfo(kind, kind=driver.kind, declared=declared),
+        subject=SubjectInfo(kind, kind=driver.kind, declared=declared, argv=("host", kind)),
         rules=of_suite("host", driver.kind),
         checks=suites.of("host"),
         open=lambda: subject_of(driver),

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import anyio
 import typer
 
 from purra_tck.commands.app import app
-
-if TYPE_CHECKING:
-    from purra_tck.rules import Rule
-    from purra_tck.verdict import Outcome
 
 __all__ = ["plugin"]
 
@@ -45,20 +40,12 @@ def plugin(
     Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected or found, 3 the kit
     broke, 5 cut short.
     """
-    from purra_tck import report as reports
+    from purra_tck.commands.conduct import conduct
     from purra_tck.plugin_plan import Asked, config_of, judged_package, plan_of
-    from purra_tck.runner import run
 
     asked = Asked(
         subject, fixtures, config_of(config or ()), tuple(only or ()), seed, twice=not once
     )
-
-    def tell(rule: Rule, outcome: Outcome) -> None:
-        for line in reports.lines_of(rule, outcome, verbose=verbose):
-            typer.echo(line)
-
     with judged_package(asked) as package:
-        found = anyio.run(run, plan_of(package, asked), tell)
-    if report is not None:
-        reports.write_report(found, report)
-    sys.exit(reports.leave(found))
+        code = conduct(plan_of(package, asked), report, verbose=verbose)
+    sys.exit(code)

@@ -88,12 +88,14 @@ def _storage(where: str, config: Mapping[str, Any]) -> Iterator[tuple[Storage, S
     from purra_tck.subjects.store import memory
     from purra_tck.subjects.store_plugin import PluginStorage, find_store
 
+    argv = ("store", where, *(f"--config={key}={json.dumps(config[key])}" for key in config))
     if where == "memory":
-        yield memory(), SubjectInfo("memory", kind="store")
+        yield memory(), SubjectInfo("memory", kind="store", argv=argv)
         return
     with TemporaryDirectory(prefix="purra-tck-") as folder:
         found = find_store(where, config)
         manifest = found.manifest
         digest = f"sha256:{manifest.sha256}"
-        info = SubjectInfo(f"{manifest.id}/{found.adapter}", manifest.version, digest, "store")
+        name = f"{manifest.id}/{found.adapter}"
+        info = SubjectInfo(name, manifest.version, digest, "store", argv=argv)
         yield PluginStorage(found, Path(folder)), info
