@@ -24,6 +24,8 @@ TRIES: Final = 40
 """Draws before a schema counts as one that the kit cannot satisfy."""
 MORE_ITEMS: Final = 2
 MORE_CHARS: Final = 6
+SMALL: Final = 9
+"""Numbers are drawn from so many above their minimum."""
 LONGEST_CHARS: Final = 20_000
 """A bound beyond this is not broken: the text would be too large before it is too long."""
 LETTERS: Final = "abcxyz 0189_-.éß漢😀\"'"
@@ -41,17 +43,21 @@ class Broken:
     arguments: Any
 
 
-def valid_arguments(schema: Mapping[str, Any], seed: int, count: int) -> list[dict[str, Any]]:
+def valid_arguments(
+    schema: Mapping[str, Any], seed: int, count: int, *, edges: bool = False
+) -> list[dict[str, Any]]:
     """Up to `count` different arguments that satisfy the schema; fewer if there are no more.
 
-    The first has every optional part, the second none, the others some.
+    The first has every optional part, the second none, the others some. `edges`: numbers at their
+    bounds; without it small ones, because a tool may take as long as its numbers are large.
     """
     plain: dict[str, Any] = thaw(schema)
     check = Draft202012Validator(plain)
     found: list[dict[str, Any]] = []
     for number in range(count * 3):
         likely = (1.0, 0.0)[number] if number < 2 else 0.5
-        made = _Maker(random.Random(f"{seed}:{number}"), likely).value_that_fits(plain, check)
+        maker = _Maker(random.Random(f"{seed}:{number}"), likely, edges)
+        made = maker.value_that_fits(plain, check)
         if made is not None and made not in found:
             found.append(made)
         if len(found) == count:
@@ -62,9 +68,10 @@ def valid_arguments(schema: Mapping[str, Any], seed: int, count: int) -> list[di
 class _Maker:
     """Draws values; `likely`: how often an optional part is there."""
 
-    def __init__(self, chance: random.Random, likely: float) -> None:
+    def __init__(self, chance: random.Random, likely: float, edges: bool) -> None:
         self._chance = chance
         self._likely = likely
+        self._edges = edges
 
     def value_that_fits(self, schema: dict[str, Any], check: Draft202012Validator) -> Any:
         for _ in range(TRIES):
@@ -122,12 +129,14 @@ class _Maker:
 
     def _number(self, kind: str, schema: dict[str, Any]) -> int | float:
         low = schema.get("minimum", min(0, schema.get("maximum", 0)))
-        high = schema.get("maximum", max(100, low))
+        high = schema.get("maximum", low + SMALL)
+        if self._edges and self._chance.random() < 0.5:
+            edge: float = self._chance.choice((low, high))
+            return int(edge) if kind == "integer" else edge
+        top = min(high, low + SMALL)
         if kind == "integer":
-            return self._chance.randint(int(low), min(int(high), int(low) + 1000))
-        edges = [low, high, round(self._chance.uniform(low, min(high, low + 1000)), 3)]
-        number: float = self._chance.choice(edges)
-        return number
+            return self._chance.randint(int(low), int(top))
+        return round(self._chance.uniform(low, top), 2)
 
 
 # --- one thing wrong ----------------------------------------------------------------------------

@@ -158,7 +158,7 @@ function send(type, id, value, flags = 0) {
   return body.length;
 }
 
-async function serve(id, { adapter, args, window }) {
+async function serve(id, { adapter, method, args, window }) {
   const call = { cancelled: false, credit: window || 64 * 1024, wake: null };
   calls.set(id, call);
   call.progress = async (item) => {
@@ -171,9 +171,11 @@ async function serve(id, { adapter, args, window }) {
     connectionCredit -= cost;
   };
   try {
-    const tool = tools[adapter];
-    if (!tool) return fail(id, "not_found", `no tool ${adapter}`, "no");
-    send(RESULT, id, { value: await tool(args.arguments, call) });
+    // Only what the manifest declares: no other method, and nothing that every object inherits.
+    if (method !== "call" || !Object.hasOwn(tools, adapter)) {
+      return fail(id, "unimplemented", `there is no ${adapter}.${method} here`, "no");
+    }
+    send(RESULT, id, { value: await tools[adapter](args.arguments, call) });
   } catch (error) {
     if (error instanceof ToolCancelled) fail(id, "cancelled", "stopped when asked to", "yes");
     else fail(id, "internal", error.constructor.name, "yes", { type: error.constructor.name });

@@ -166,22 +166,30 @@ async def arguments_are_judged_before_the_handler(case: Case, subject: PluginSub
 async def _takes_valid(
     case: Case, subject: PluginSubject, tools: Tools, schema: ToolSchema
 ) -> None:
-    made = valid_arguments(schema.parameters, case.seed, VALID)
-    if not made:
-        case.saw(f"{schema.name}: the kit makes no arguments for this schema")
-        return
-    free = callable_freely(subject, schema)
-    way = tools if free else Intercepted(tools)
+    edges = valid_arguments(schema.parameters, case.seed, 3 * VALID, edges=True)
+    await _admits(case, subject, Intercepted(tools), schema, edges)
     before = len(subject.tap.calls)
-    answers = await one_by_one(way, [Asked(schema.name, json.dumps(each)) for each in made])
-    for arguments, answer in zip(made, answers, strict=True):
+    if callable_freely(subject, schema):
+        made = valid_arguments(schema.parameters, case.seed, VALID)
+        await _admits(case, subject, tools, schema, made)
+    for sent in subject.tap.calls[before:]:
+        _fits(case, subject, sent)
+
+
+async def _admits(
+    case: Case,
+    subject: PluginSubject,
+    tools: Tools,
+    schema: ToolSchema,
+    made: Sequence[Mapping[str, Any]],
+) -> None:
+    asked = [Asked(schema.name, json.dumps(arguments)) for arguments in made]
+    for arguments, answer in zip(made, await one_by_one(tools, asked), strict=True):
         case.require(
             answer is not None and answer.code not in REFUSALS,
             "arguments that satisfy the schema are admitted",
             f"{schema.name} {subject.shown(arguments)}: {answer}",
         )
-    for sent in subject.tap.calls[before:]:
-        _fits(case, subject, sent)
 
 
 def _fits(case: Case, subject: PluginSubject, sent: Sent) -> None:
@@ -245,14 +253,6 @@ async def only_one_json_object_is_arguments(case: Case, subject: PluginSubject) 
             "nothing of it reaches the handler",
             f"{schema.name}: {[subject.shown(thaw(sent.request.args)) for sent in arrived][:3]}",
         )
-        if callable_freely(subject, schema):
-            for odd in ([1], "text", 7, None):
-                reply = await running.ask(schema.name, "call", {"arguments": odd})
-                case.require(
-                    reply.error is not None,
-                    "arguments that are no map are an error also without a gateway",
-                    f"{schema.name} {odd!r}: {reply}",
-                )
 
 
 def _no_arguments(schema: ToolSchema, seed: int) -> Iterator[tuple[str, str]]:
