@@ -10,7 +10,14 @@ words of chapter 1 (`READY`, `DRAINING`, ...) where there is an instance, else `
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +26,7 @@ from typing import Any, Final, Protocol
 __all__ = [
     "CAPABILITIES",
     "Ask",
+    "Asked",
     "Event",
     "Handle",
     "Host",
@@ -126,6 +134,17 @@ class PluginSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a host service is told of a callback: the host's own knowledge, but for `args`."""
+
+    plugin: str
+    instance: str
+    call: int
+    method: str
+    args: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """One call. `exclusive`: it may write, so its hard time is the end of the instance."""
 
@@ -216,6 +235,9 @@ class Host(Protocol):
 
     async def open(self, spec: PluginSpec) -> Handle:
         """Makes a plugin known; starts nothing. Raises `WireError` for one that is refused."""
+
+    def offer(self, name: str, service: Callable[[Asked], Awaitable[Any]]) -> None:
+        """A host service that plugins may ask for if it is granted to them; needs `callbacks`."""
 
     async def close(self) -> None:
         """Stops everything. Idempotent."""

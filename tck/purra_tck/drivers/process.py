@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any, Final
@@ -27,12 +27,13 @@ from purra_bridge.ports.policy import HostedPolicy
 from purra_bridge.ports.tool import HostedTools
 from purra_bridge.wire.errors import WireError
 from purra_hosts.launch import Isolation, Launch, LaunchLimits
+from purra_hosts.process import callbacks
 from purra_hosts.process.route import Route
 from purra_hosts.process.states import ANNOUNCED
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
 from purra_hosts.restarts import RestartPolicy
-from purra_tck.drivers.host import Ask, Event, PluginSpec, Settings, Status
+from purra_tck.drivers.host import Ask, Asked, Event, PluginSpec, Settings, Status
 
 __all__ = ["ProcessDriver", "launch_of"]
 
@@ -115,6 +116,13 @@ class _Host:
             return _Handle(self._host.add(launch_of(spec)))
         except ValueError as error:
             raise WireError("invalid_argument", str(error)) from error
+
+    def offer(self, name: str, service: Callable[[Asked], Awaitable[Any]]) -> None:
+        async def serve(asked: callbacks.Asked) -> Any:
+            told = Asked(asked.plugin, asked.instance, asked.call, asked.method, asked.args)
+            return await service(told)
+
+        self._host.offer(name, serve)
 
     async def close(self) -> None:
         await self._host.aclose()

@@ -41,7 +41,7 @@ class Puppet:
     def __init__(self):
         here = os.path.dirname(os.path.abspath(__file__))
         self.channel = int(os.environ["PURRA_FD"])
-        inherited = sorted(os.listdir("/proc/self/fd"), key=int)
+        inherited = [self.kind_of(int(fd)) for fd in sorted(os.listdir("/proc/self/fd"), key=int)]
         os.set_inheritable(self.channel, False)
         os.set_blocking(self.channel, False)
         self.kit = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -65,7 +65,7 @@ class Puppet:
             "cmdline": cmdline,
             "cwd": os.getcwd(),
             "umask": umask,
-            "descriptors": [self.kind_of(int(fd)) for fd in inherited],
+            "descriptors": inherited,
         }
         self.tell(b"H", repr(facts).encode())
 

@@ -99,7 +99,8 @@ class Puppet:
         self._tap = tap
         self._patience_s = patience_s
         self._frames: deque[Frame] = deque()
-        self._results: deque[Any] = deque()
+        self.results: deque[Any] = deque()
+        """Of commands that were given by `order`, when they came."""
         self._reader = frames.Reader()
         self._sent = 0
         self._written = 0
@@ -175,10 +176,10 @@ class Puppet:
     async def do(self, name: str, **arguments: Any) -> Any:
         """Has the process do something (`do_...` in `puppet.py`) and gives its result."""
         self._tell(b"C", repr((name, arguments)).encode())
-        await self._until(lambda: self._results or self.ended, f"the puppet does {name}")
-        if not self._results:
+        await self._until(lambda: self.results or self.ended, f"the puppet does {name}")
+        if not self.results:
             raise SubjectFailed(f"a process that does {name}", "it was gone")
-        return self._results.popleft()
+        return self.results.popleft()
 
     def order(self, name: str, **arguments: Any) -> None:
         """As `do`, for what gives no result: `exit`, a deadly `signal`, `spin`."""
@@ -271,7 +272,7 @@ class Puppet:
         elif letter == b"E":
             self.eof = True
         elif letter == b"R":
-            self._results.append(ast.literal_eval(payload.decode()))
+            self.results.append(ast.literal_eval(payload.decode()))
         elif letter == b"H":
             self.facts = ast.literal_eval(payload.decode())
             self.pid = self.facts["pid"]

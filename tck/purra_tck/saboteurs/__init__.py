@@ -40,6 +40,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_restarts",
             "host_shutdown",
             "host_stdio",
+            "host_limits",
         ),
         "manifest": ("plugin_manifest",),
         "model": ("plugin_model",),

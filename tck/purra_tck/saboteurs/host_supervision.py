@@ -212,7 +212,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("lazy-detect", "SUP-004", "state DOWN", _lazy),
     broken("exit0-is-fine", "SUP-004", "exit 0 of an idle instance", _exit_0_is_fine),
     broken("replays-in-flight", "SUP-005", "error crashed of a call", _replays),
-    broken("drain-waits-dead", "SUP-006", "dies while draining", _drain_waits_for_the_dead),
+    broken("drain-waits-dead", "SUP-006", "ends within", _drain_waits_for_the_dead),
     broken("half-open-forever", "SUP-007", "error closed of a call", _half_open),
     broken("heartbeat-in-os-only", "SUP-008", "error unresponsive", _no_heartbeat),
     broken("reads-old-pipe", "SUP-013", "no answer from an old channel", _reads_old_pipe),

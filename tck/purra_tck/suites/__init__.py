@@ -25,6 +25,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_restarts",
             "host_shutdown",
             "host_stdio",
+            "host_limits",
         ),
         "manifest": ("manifest", "manifest_running"),
         "model": ("model", "model_failures"),
