@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from purra.errors import PurraError
-from purra_tck import suites
+from purra_tck import rules_page, suites
 from purra_tck.commands.app import app
 from purra_tck.commands.host import host
 from purra_tck.commands.plugin import plugin
@@ -28,8 +28,14 @@ app.command()(host)
 @app.command("list")
 def list_rules(
     suite: Annotated[str, typer.Argument(help="One of the suites; all without.")] = "",
+    page: Annotated[
+        bool, typer.Option("--page", help="All, as docs/spec/rules.md has them.")
+    ] = False,
 ) -> None:
     """List the rules: id, level, clause, whether this kit checks it, text."""
+    if page:
+        typer.echo(rules_page.page(), nl=False)
+        return
     if suite and suite not in SUITES:
         raise PurraError(
             "invalid_argument", f"no suite {suite!r}", where="tck", hint=", ".join(SUITES)
