@@ -21,6 +21,7 @@ import os
 import platform
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -172,9 +173,30 @@ def _seize_all(pid: int) -> None:
     known: set[int] = set()
     while new := {int(name) for name in os.listdir(f"/proc/{pid}/task")} - known:
         for task in new:
+            _seize(pid, task)
+        known |= new
+
+
+def _seize(pid: int, task: int) -> None:
+    """A thread that ends meanwhile needs no tracer. One that an earlier tracer is about to let go
+    of, as a thread of ours that has ended for Python and not yet for the system, is waited for.
+    """
+    until_s = time.monotonic() + START_TIMEOUT_S / 2
+    while True:
+        try:
             _ptrace(_SEIZE, task, _OPTIONS)
             _ptrace(_INTERRUPT, task, 0)
-        known |= new
+        except ProcessLookupError:
+            if task == pid:
+                raise
+        except PermissionError:
+            if not os.path.exists(f"/proc/{pid}/task/{task}"):
+                return
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.001)
+            continue
+        return
 
 
 _LIBRARY: Final = ctypes.CDLL(None, use_errno=True)

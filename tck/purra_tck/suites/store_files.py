@@ -27,6 +27,7 @@ SQLITE: Final = b"SQLite format 3\x00"
 SQLITE_VERSION_AT: Final = 60
 """`user_version` in the header of an SQLite file, where programs keep their format's number."""
 POINTS: Final = 3
+FOREIGN: Final = b"Dear diary, this is not a store.\n" * 400
 FULL_BYTES: Final = 4096
 """A process that may not write beyond this place of any file finds the disk full."""
 HEAD_BYTES: Final = 4096
@@ -68,7 +69,25 @@ async def formats_are_not_guessed(case: Case, subject: StoreSubject) -> None:
     a = await own.client()
     case.equal(await a.records("run"), ["kept", "too"], "the records, its format being known again")
     await own.close(a)
+    await _foreign(case, own, folder)
     await _cut_off_while_made(case, subject)
+
+
+async def _foreign(case: Case, own: StoreSubject, folder: Path) -> None:
+    """A file that another program has put there is refused, and stays that program's."""
+    files = sorted((path.stat().st_size, path) for path in folder.rglob("*") if path.is_file())
+    for _, path in files[:-1]:
+        path.unlink()
+    files[-1][1].write_bytes(FOREIGN)
+    before = _bytes(folder)
+    try:
+        a = await own.client()
+        observed = f"it opened, and its head is {await a.head('run')}"
+    except (SubjectFailed, StoreError, AdapterError) as error:
+        case.saw(f"a file of another program: {error}")
+    else:
+        raise RuleViolation("a file of another program is refused", observed)
+    case.require(_bytes(folder) == before, "another program's file is left alone", "it is changed")
 
 
 def _folder(subject: StoreSubject) -> Path:

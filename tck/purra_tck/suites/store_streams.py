@@ -26,6 +26,7 @@ from purra.contracts.store import (
     Touch,
     op_to_value,
 )
+from purra.errors import PurraError
 from purra_tck.checks import Checks
 from purra_tck.subjects.judging import judged
 from purra_tck.subjects.store import StoreSubject
@@ -74,6 +75,35 @@ async def a_refused_commit_leaves_nothing(case: Case, subject: StoreSubject) -> 
     found = await _picture(a)
     case.require(found != before, "the refused key can be used", f"unchanged: {shown(found)}")
     await _order_of_checks(case, a, subject)
+    await _beside_each_other(case, a)
+
+
+async def _beside_each_other(case: Case, a: Client) -> None:
+    """Commits that wait together may be carried out together; each is judged by itself."""
+    told: dict[str, str] = {}
+
+    async def one(name: str, *ops: Op) -> None:
+        try:
+            receipt = await a.commit(*ops)
+        except PurraError as error:
+            told[name] = error.code
+        else:
+            told[name] = f"head {receipt.heads.get(a.name('beside'))}"
+
+    bad = _bad_ops(a)
+    async with anyio.create_task_group() as tasks:
+        for number, (what, op, _) in enumerate(bad):
+            good = Append(a.name("beside"), ANY, (number,))
+            tasks.start_soon(one, f"good {number}", good)
+            tasks.start_soon(one, what, Append(a.name("beside"), ANY, ("bad",)), op)
+    expected = {what: code for what, _, code in bad}
+    heads = [told[f"good {number}"] for number in range(len(bad))]
+    numbers = sorted(int(head.removeprefix("head ")) for head in heads if head.startswith("head "))
+    case.equal(numbers, list(range(1, len(bad) + 1)), "heads of commits beside refused ones")
+    codes = {what: told[what] for what in expected}
+    case.require(codes == expected, "each refused with its own code", shown(codes))
+    records = sorted(map(str, await a.records("beside")))
+    case.equal(records, sorted(map(str, range(len(bad)))), "records beside refused commits")
 
 
 def _good_ops(a: Client) -> tuple[Op, ...]:
