@@ -28,7 +28,7 @@ def store(
         str,
         typer.Argument(
             metavar="STORE",
-            help="memory, the id of a plugin, or the folder of one.",
+            help="memory, the id of a plugin, the folder of one, or MODULE:FUNCTION of your own.",
         ),
     ],
     only: Annotated[list[str] | None, typer.Option(help="Ids of rules, as `STO-01*`.")] = None,
@@ -42,6 +42,9 @@ def store(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
 ) -> None:
     """Judge a store by every rule of the contract that is built.
+
+    MODULE:FUNCTION is called with a folder and gives a store (`purra.contracts.store.Store`). It is
+    called in processes of the kit's, which are killed and paused.
 
     Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected or found, 3 the kit
     broke, 5 cut short.
@@ -86,6 +89,7 @@ def _storage(where: str, config: Mapping[str, Any]) -> Iterator[tuple[Storage, S
     """The storage that the whole run is on: all checks share it, under names of their own."""
     from purra_tck.runner import SubjectInfo
     from purra_tck.subjects.store import memory
+    from purra_tck.subjects.store_object import ObjectStorage
     from purra_tck.subjects.store_plugin import PluginStorage, find_store
 
     argv = ("store", where, *(f"--config={key}={json.dumps(config[key])}" for key in config))
@@ -93,6 +97,9 @@ def _storage(where: str, config: Mapping[str, Any]) -> Iterator[tuple[Storage, S
         yield memory(), SubjectInfo("memory", kind="store", argv=argv)
         return
     with TemporaryDirectory(prefix="purra-tck-") as folder:
+        if ":" in where and "/" not in where:
+            yield ObjectStorage(where, Path(folder)), SubjectInfo(where, kind="store", argv=argv)
+            return
         found = find_store(where, config)
         manifest = found.manifest
         digest = f"sha256:{manifest.sha256}"
