@@ -190,8 +190,8 @@ class Handle(Protocol):
     async def stop(self, drain_s: float | None = None) -> None:
         """Ends the instance in order; calls in flight get `drain_s`. Idempotent."""
 
-    async def reload(self) -> None:
-        """A new instance takes over from the one that is ready."""
+    async def reload(self, spec: PluginSpec | None = None) -> None:
+        """A new instance takes over from the one that is ready, with other settings if given."""
 
     async def status(self) -> Status:
         """How it is."""
@@ -209,6 +209,9 @@ class Handle(Protocol):
         """A call as a kernel makes it, so that what comes back fits the contract of `kind` (`tool`:
         `request` is the arguments; `policy`: it is ignored). The value of the answer.
         """
+
+    async def effects_under(self, policy: str) -> int:
+        """How often a tool ran in a step that the policy of this plugin was asked about."""
 
     async def stopping(self, ask: Ask, sent: Callable[[Callable[[], None]], None]) -> Any:
         """A call whose answer stays welcome after a stop: `sent` gets what requests the stop."""

@@ -33,6 +33,7 @@ from purra_hosts.process.states import ANNOUNCED
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
 from purra_hosts.restarts import RestartPolicy
+from purra_tck.drivers.governed import effects_under
 from purra_tck.drivers.host import Ask, Asked, Event, PluginSpec, Settings, Status
 
 __all__ = ["ProcessDriver", "launch_of"]
@@ -190,8 +191,8 @@ class _Handle:
     async def stop(self, drain_s: float | None = None) -> None:
         await self.route.stop(drain_s)
 
-    async def reload(self) -> None:
-        await self.route.reload()
+    async def reload(self, spec: PluginSpec | None = None) -> None:
+        await self.route.reload(None if spec is None else launch_of(spec))
 
     async def status(self) -> Status:
         found = self.route.status()
@@ -229,6 +230,9 @@ class _Handle:
                 error.code, error.message, origin=error.origin, executed=error.executed
             ) from error
         return found.value
+
+    async def effects_under(self, policy: str) -> int:
+        return await effects_under(HostedPolicy(self.route, policy))
 
     async def stopping(self, ask: Ask, sent: Callable[[Callable[[], None]], None]) -> Any:
         stop = Stop()

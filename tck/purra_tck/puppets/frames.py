@@ -37,6 +37,7 @@ __all__ = [
     "Frame",
     "Reader",
     "batch",
+    "call",
     "credit",
     "data",
     "error",
@@ -93,6 +94,12 @@ def result(call: int, value: Any) -> bytes:
 def error(call: int, code: str, message: str = "as the kit says", **more: Any) -> bytes:
     """ERROR; on id 0 the plugin gives up."""
     return frame(ERROR, call, pack({"code": code, "message": message, **more}))
+
+
+def call(call_id: int, adapter: str, method: str, args: Any, **more: Any) -> bytes:
+    """CALL; of a plugin with an even id, and `parent`."""
+    body = {"adapter": adapter, "method": method, "args": args, **more}
+    return frame(CALL, call_id, pack(body))
 
 
 def data(call: int, item: Any) -> bytes:

@@ -41,6 +41,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_shutdown",
             "host_stdio",
             "host_limits",
+            "host_capabilities",
         ),
         "manifest": ("plugin_manifest",),
         "model": ("plugin_model",),
