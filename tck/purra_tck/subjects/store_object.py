@@ -67,8 +67,9 @@ class ObjectStorage:
                 if born is not None:
                     born(process.pid)
                 reader, writer = await asyncio.open_connection(sock=near, limit=LINE_BYTES)
-                await _ready(reader, said)
                 async with ChildStore(reader, writer) as store:
+                    await _ready(reader, said)
+                    store.listen()
                     yield Opening(store, process.pid, lambda: not _ended(end))
                 await _gone(end)
             finally:
@@ -122,14 +123,21 @@ class ChildStore:
         self._listening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> ChildStore:
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._listening is not None:
             self._listening.cancel()
-        self._writer.close()
         self._end()
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except OSError:
+            pass  # it was killed before it had read everything
+
+    def listen(self) -> None:
+        """From now on answers are taken."""
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
 
     async def commit(self, commit: Commit) -> Receipt:
         return lines.receipt_of(await self._ask("commit", lines.commit_value(commit)))
