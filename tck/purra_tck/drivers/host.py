@@ -21,7 +21,10 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from purra_tck.drivers.registry import RegistryDriver
 
 __all__ = [
     "CAPABILITIES",
@@ -111,9 +114,9 @@ class PluginSpec:
 
     `command`: `{python}` stands for an interpreter; or `entry`, module:attribute. `offers`: (kind,
     name). `limits`: `inflight`, `queue`, `threads`, `instances`, `max_frame_bytes`, `output_bytes`,
-    `nofile`, `memory_bytes`, `cpu_s`.
-    `services`: host services that the manifest asks for; `grants["host"]` names the granted ones.
-    `isolation`: the level wanted. `idle_s`: 0 = never stopped for being idle.
+    `nofile`, `memory_bytes`, `cpu_s`. `requires`: version specifiers of other plugins. `services`:
+    host services that the manifest asks for; `grants["host"]` names the granted ones. `isolation`:
+    the level wanted. `idle_s`: 0 = never stopped for being idle.
     """
 
     folder: Path
@@ -129,6 +132,7 @@ class PluginSpec:
     limits: Mapping[str, int] = field(default_factory=dict)
     isolation: str = "none"
     services: tuple[str, ...] = ()
+    requires: Mapping[str, str] = field(default_factory=dict)
     activation: str = "on-demand"
     idle_s: float = 0.0
 
@@ -269,3 +273,13 @@ class HostDriver(Protocol):
 
     def host(self, settings: Settings) -> AbstractAsyncContextManager[Host]:
         """A new host, closed at the end."""
+
+    def registry(self, released: Callable[[str, Any], None]) -> RegistryDriver:
+        """A new registry; `released` gets name and value of what nobody can reach any more. Needs
+        `inside`.
+        """
+
+    def start_order(self, folders: Sequence[Path]) -> Sequence[str]:
+        """Ids in the order in which plugins are started. Raises `WireError` for a circle, or for a
+        requirement that is missing or of another version.
+        """

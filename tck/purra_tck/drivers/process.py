@@ -11,9 +11,10 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Final
 
 from purra.contracts.call import CallContext, Stop
@@ -35,6 +36,7 @@ from purra_hosts.process.timings import Timings
 from purra_hosts.restarts import RestartPolicy
 from purra_tck.drivers.governed import effects_under
 from purra_tck.drivers.host import Ask, Asked, Event, PluginSpec, Settings, Status
+from purra_tck.drivers.registry import KernelRegistry, start_order
 
 __all__ = ["ProcessDriver", "launch_of"]
 
@@ -42,6 +44,7 @@ STEP_S: Final = 0.25
 """The clock is moved in steps: a host may excuse a plugin for time that its own loop lost."""
 CLOSE_S: Final = 1.0
 CLOSE_STEP_S: Final = 0.005
+CLOSE_JUMP_S: Final = 20.0
 PASSES: Final = 4
 """Passes of the loop after each step, so that one timer can set the next."""
 _ASKED: Final = PolicyRequest("run", "session", "agent", "tool", "pure", "tool", {})
@@ -73,6 +76,14 @@ class ProcessDriver:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+
+    def registry(self, released: Callable[[str, Any], None]) -> KernelRegistry:
+        """The kernel's, with nothing in it."""
+        return KernelRegistry(released)
+
+    def start_order(self, folders: Sequence[Path]) -> tuple[str, ...]:
+        """As assembly decides it."""
+        return start_order(folders)
 
     @asynccontextmanager
     async def host(self, settings: Settings) -> AsyncIterator[_Host]:
@@ -150,7 +161,7 @@ class _Host:
         try:
             await asyncio.wait((closing,), timeout=CLOSE_S)
             while not closing.done():
-                await self.advance(1.0)
+                self._clock.ahead_s += CLOSE_JUMP_S
                 await asyncio.sleep(CLOSE_STEP_S)
             closing.result()
         finally:
@@ -300,6 +311,7 @@ def launch_of(spec: PluginSpec) -> Launch:
         limits=LaunchLimits(**spec.limits),
         isolation=Isolation(level=spec.isolation),
         services=spec.services,
+        requires=tuple(spec.requires),
         activation="eager" if spec.activation == "eager" else "on-demand",
         idle_s=spec.idle_s,
     )

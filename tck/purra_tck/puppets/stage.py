@@ -392,6 +392,9 @@ def manifest_text(spec: PluginSpec) -> str:
         lines.append(f'entry = "{spec.entry}"')
     else:
         lines.append(f"command = [{', '.join(repr(part) for part in spec.command)}]")
+    if spec.requires:
+        lines += ["", "[requires]"]
+        lines += [f'{name} = "{specifier}"' for name, specifier in spec.requires.items()]
     for kind, name in spec.offers:
         lines += ["", "[[provides]]", f'kind = "{kind}"', f'name = "{name}"', 'summary = "t"']
         if kind == "tool":

@@ -42,6 +42,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_stdio",
             "host_limits",
             "host_capabilities",
+            "host_registry",
         ),
         "manifest": ("plugin_manifest",),
         "model": ("plugin_model",),

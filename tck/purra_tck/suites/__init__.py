@@ -27,6 +27,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_stdio",
             "host_limits",
             "host_capabilities",
+            "host_registry",
         ),
         "manifest": ("manifest", "manifest_running"),
         "model": ("model", "model_failures"),
