@@ -185,9 +185,7 @@ def verify(path: Path) -> list[str]:
     if value["rulesDigest"] != catalogue_digest():
         wrong.append("it was made with another rule table than this kit's")
     due = [
-        rule
-        for name in suite.split("+")
-        for rule in of_suite(name, kind if name == "host" else "")
+        rule for name in suite.split("+") for rule in of_suite(name, kind if name == "host" else "")
     ]
     missing = [rule.id for rule in due if rule.id not in rules]
     unknown = [rule_id for rule_id in rules if rule_id not in catalogue()]

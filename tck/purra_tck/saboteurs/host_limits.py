@@ -72,5 +72,6 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("os.environ-copy", "LIM-005", "that nobody granted", _copies_environ),
     broken("close_fds-False", "LIM-006", "descriptors beside", spawning(_keeps_fds)),
     broken("shared-tmp", "LIM-007", "the mode of tmp", _shared_tmp),
+    broken("advertises-only", "LIM-008", "fewer than 48 open files", _inherits_ulimit),
     broken("token-in-argv", "LIM-010", "no secret in cmdline", _token_in_argv),
 )

@@ -146,6 +146,8 @@ class PluginSubject:
         self.tap = Tap()
         self.upstream = ""
         """The address of the provider that the kit plays, once it plays one."""
+        self.tables: dict[str, Any] | None = None
+        """The manifest as plain tables, once somebody has read it."""
         self._stack = stack
         self._running: Running | None = None
         self._started = 0

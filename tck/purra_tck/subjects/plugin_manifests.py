@@ -6,6 +6,7 @@ accepted, so the file starts from the subject's and not from an example of the k
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -65,10 +66,12 @@ def _value(value: Any) -> str:
 
 def raw_manifest(subject: PluginSubject) -> dict[str, Any]:
     """The subject's manifest as plain tables. Raises `Untestable` if it is no TOML."""
-    try:
-        return tomllib.loads(subject.package.path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise Untestable(f"the manifest cannot be read: {error}") from None
+    if subject.tables is None:
+        try:
+            subject.tables = tomllib.loads(subject.package.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise Untestable(f"the manifest cannot be read: {error}") from None
+    return copy.deepcopy(subject.tables)
 
 
 def read(subject: PluginSubject, content: bytes) -> PluginManifest:

@@ -26,6 +26,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_shutdown",
             "host_stdio",
             "host_limits",
+            "host_advertised",
             "host_capabilities",
             "host_registry",
         ),

@@ -20,7 +20,7 @@ from purra_tck.fixtures import Example
 from purra_tck.subjects.plugin import PluginSubject, Running, about_plugin
 from purra_tck.subjects.plugin_hands import picture
 from purra_tck.subjects.plugin_manifests import judge_own, manifest_copy
-from purra_tck.subjects.plugin_package import build_wheel, install_wheel, installed_in
+from purra_tck.subjects.plugin_package import BUILDING, build_wheel, install_wheel, installed_in
 from purra_tck.verdict import Case, NotApplicable, RuleViolation, Untestable
 
 __all__ = ["CHECKS"]
@@ -171,7 +171,7 @@ async def _installed_anew(case: Case, subject: PluginSubject) -> Any:
             python = await anyio.to_thread.run_sync(install_wheel, wheel, room / "clean", folders)
         installed = installed_in(python, package.where, wheel)
     except PurraError as error:
-        if error.where == "pip" and "building" in error.message:
+        if error.where == "pip" and error.message.startswith(BUILDING):
             raise Untestable(
                 f"the package cannot be built here: {error.message}",
                 "its build backend to this environment, or give the wheel itself",

@@ -166,7 +166,7 @@ async def arguments_are_judged_before_the_handler(case: Case, subject: PluginSub
 async def _takes_valid(
     case: Case, subject: PluginSubject, tools: Tools, schema: ToolSchema
 ) -> None:
-    edges = valid_arguments(schema.parameters, case.seed, 3 * VALID, edges=True)
+    edges = valid_arguments(schema.parameters, case.seed, 2 * VALID, edges=True)
     await _admits(case, subject, Intercepted(tools), schema, edges)
     before = len(subject.tap.calls)
     if callable_freely(subject, schema):

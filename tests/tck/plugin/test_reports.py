@@ -149,7 +149,7 @@ def test_a_rule_is_asked_again_as_it_was(notes: Path, tmp_path: Path) -> None:
 def test_codes_of_what_ends_before_a_rule_is_asked(notes: Path, tmp_path: Path) -> None:
     """2: no subject, no rule; 1: red; 4 would mean a stale waiver."""
     assert _purra("plugin", str(tmp_path))[0] == 2
-    assert _purra("plugin", str(notes), "--only", "XXX-*")[0] == 2
+    assert _purra("plugin", str(notes), "--only", "ABC-*")[0] == 2
     assert _purra("replay", str(tmp_path / "none.json"), "MAN-001")[0] == 2
     code, told = _purra("plugin", str(notes), "--only", "MAN-004", "--config", "root=/nowhere/x")
     assert code == 1
