@@ -65,6 +65,8 @@ def _table() -> Mapping[str, Code]:
         plugin_not_found="the host manifest names a plugin that is not installed",
         plugin_broken="the named plugin cannot be used as installed",
         plugin_conflict="two installed plugins claim one id",
+        plugin_drift="a plugin is not the one that the host manifest has locked",
+        install_failed="a plugin could not be installed or removed",
         package_conflict="a distribution of another project provides a package of our name",
         secret_missing="a secret that the host manifest names is not in the environment",
         adapter_not_found="a plugin offers no adapter of that name and kind",

@@ -48,12 +48,13 @@ class BoundPlugin:
 def bind(host: HostManifest, plugin: PluginManifest) -> BoundPlugin:
     """The plugin as the section `[plugins.<id>]` of `host` uses it.
 
-    Raises `PurraError`: `invalid_manifest` (of the host manifest) for wrong configuration, for a
-    grant that the plugin does not declare and for an unknown secret; `unsupported` for a granted
-    host service that this version does not have.
+    Raises `PurraError`: `plugin_drift` if it is not the one that was locked; `invalid_manifest` (of
+    the host manifest) for wrong configuration, for a grant that the plugin does not declare and for
+    an unknown secret; `unsupported` for a granted host service that this version does not have.
     """
     use = host.plugins[plugin.id]
     place = ("plugins", plugin.id)
+    _check_lock(host, plugin, use)
     try:
         config = resolve_config(plugin.config, use.config.value, use.config.locate)
     except RefusedError as error:
@@ -74,6 +75,18 @@ def bind(host: HostManifest, plugin: PluginManifest) -> BoundPlugin:
         offers=tuple(offer for offer in plugin.offers if offer.name not in withheld),
         withheld=withheld,
     )
+
+
+def _check_lock(host: HostManifest, plugin: PluginManifest, use: PluginUse) -> None:
+    found = f"sha256:{plugin.sha256}"
+    if use.digest and use.digest != found:
+        raise PurraError(
+            "plugin_drift",
+            f"the manifest of {plugin.id} {plugin.version} is not the one that was locked",
+            where=f"{host.path}: plugins.{plugin.id}.digest",
+            hint="look at what changed, then `purra plugins lock`",
+            detail={"locked": use.digest, "found": found, "manifest": str(plugin.path)},
+        )
 
 
 def _granted(host: HostManifest, plugin: PluginManifest, use: PluginUse) -> Permissions:

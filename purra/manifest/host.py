@@ -63,12 +63,14 @@ class Adapters:
 @dataclass(frozen=True, slots=True)
 class PluginUse:
     """How one named plugin is to be used. `secrets`: environment variable by secret name.
-    `inproc_writes`: its tools may write though it runs in this process.
+    `digest`: `sha256:` of the one manifest that is accepted, "" = any. `inproc_writes`: its tools
+    may write though it runs in this process.
     """
 
     config: Expanded
     grants: Expanded
     secrets: Mapping[str, str]
+    digest: str
     inproc_writes: bool
 
 
@@ -237,6 +239,7 @@ class _Reader:
             secrets=MappingProxyType(
                 {key: value.removeprefix("env:") for key, value in table.secrets.items()}
             ),
+            digest=table.digest or "",
             inproc_writes=table.inproc_writes,
         )
 

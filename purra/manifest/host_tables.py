@@ -24,6 +24,7 @@ REVISION_CHARS: Final = 128
 PROMPT_SECTION_CHARS: Final = 100_000
 
 _SECRET: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z", re.ASCII)
 
 
 def _secret(text: str) -> str:
@@ -31,6 +32,14 @@ def _secret(text: str) -> str:
         raise RefusedError(
             "is not a reference to a secret",
             'write "env:VARIABLE"; a secret never stands in a manifest',
+        )
+    return text
+
+
+def _digest(text: str) -> str:
+    if not _DIGEST.match(text):
+        raise RefusedError(
+            "is not a digest: sha256: and 64 hex digits", "`purra plugins lock` writes it"
         )
     return text
 
@@ -77,6 +86,9 @@ class PluginTable(Strict):
     grants: dict[str, Any] = Field(default={}, description="As [capabilities] of the plugin")
     secrets: dict[str, Annotated[str, AfterValidator(_secret)]] = Field(
         default={}, description="NAME = env:VARIABLE"
+    )
+    digest: Annotated[str, AfterValidator(_digest)] | None = Field(
+        default=None, description="Of the plugin's manifest; another one is refused"
     )
     inproc_writes: bool = Field(
         default=False,

@@ -29,7 +29,7 @@ from purra.manifest.plugin import FILE_NAME, PluginManifest, load_plugin
 from purra.manifest.source import claimed_id
 from purra.registry.installed import Installed, NotLocatedError, installed, worker_folders
 
-__all__ = ["GROUP", "Discovered", "Discovery", "State", "discover"]
+__all__ = ["GROUP", "Discovered", "Discovery", "Environment", "State", "discover"]
 
 GROUP: Final = "purra.plugins"
 """Entry point group: the name is the plugin's id, the value the package with its manifest."""
@@ -52,8 +52,9 @@ class Discovered:
     `state`: `ok` (then `manifest` is set), `broken` (`reason` and `hint` say why and what to do),
     or `conflict` (`reason` names both owners). `owner`: for people, a distribution with its version
     or a folder. `distribution`, `version`: empty for a folder. `sys_path`: what the plugin's worker
-    must import from, in order. `notes`: things to know that do not stop it. `sha256`: of the bytes
-    of the manifest at `path`, 64 hex digits.
+    must import from, in order. `python`: the interpreter of its own environment, "" = ours.
+    `notes`: things to know that do not stop it. `sha256`: of the bytes of the manifest at `path`,
+    64 hex digits.
     """
 
     id: str
@@ -67,7 +68,16 @@ class Discovered:
     distribution: str = ""
     version: str = ""
     sys_path: tuple[str, ...] = ()
+    python: str = ""
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """An environment that is a plugin's own: its interpreter, and the folders of its packages."""
+
+    python: Path
+    sites: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +101,20 @@ def discover(
     *,
     path: Sequence[str] | None = None,
     folders: Iterable[Path] = (),
+    environments: Iterable[Environment] = (),
     blocked: Iterable[str] = (),
 ) -> Discovery:
-    """Finds the plugins that are installed on `path` (default: this process's search path) and
-    those in `folders` (each with a manifest in it, or one level below). Ids in `blocked` are left
-    out.
+    """Finds the plugins that are installed on `path` (default: this process's search path), those
+    in `folders` (each with a manifest in it, or one level below) and those in `environments`. Ids
+    in `blocked` are left out.
 
     Raises nothing for a broken plugin: it is listed with the reason.
     """
     known, shadowed = installed(sys.path if path is None else path)
     notes = [str(item) for item in shadowed if _has_plugins(item.hidden)]
     claims = [*_from_distributions(known, notes), *_from_folders(folders, known, notes)]
+    for environment in environments:
+        claims += _from_environment(environment, notes)
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(_Hooks)
     for name in blocked:
@@ -175,6 +188,25 @@ def _installed_plugin(
         note = f"its manifest says version {found.manifest.version}"
         return replace(found, notes=(note,))
     return found
+
+
+def _from_environment(environment: Environment, notes: list[str]) -> Iterator[Discovered]:
+    """Its plugins see its own packages and nothing of ours."""
+    known, _ = installed([str(site) for site in environment.sites])
+    for found in _from_distributions(known, notes):
+        isolated = replace(
+            found, owner=f"{found.owner} in its own environment", python=str(environment.python)
+        )
+        if isolated.state == "ok" and not os.access(environment.python, os.X_OK):
+            yield replace(
+                isolated,
+                state="broken",
+                manifest=None,
+                reason=f"its interpreter {environment.python} is not there any more",
+                hint=f"`purra plugins upgrade {found.id}` makes its environment anew",
+            )
+            continue
+        yield isolated
 
 
 def _from_folders(

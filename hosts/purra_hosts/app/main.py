@@ -31,8 +31,9 @@ _SINGLE: Final = {
     "worker": "purra_hosts.app.commands.worker:worker",
     "schema": "purra_hosts.app.commands.manifest:schema",
     "init": "purra_hosts.app.commands.init:init",
+    "doctor": "purra_hosts.app.commands.doctor:doctor",
 }
-_READY: Final = frozenset({"inspect", "init"})
+_READY: Final = frozenset({"inspect", "init", "doctor"})
 """Commands that need no argument, and so do something without one."""
 _GROUPS: Final = {
     "runs": "purra_hosts.app.commands.runs:app",

@@ -61,7 +61,7 @@ def match(host: HostManifest, discovery: Discovery) -> Match:
     """Finds every plugin and adapter that `host` names among what was discovered.
 
     Raises `PurraError`: `package_conflict`, `plugin_not_found`, `plugin_broken`, `plugin_conflict`,
-    `adapter_not_found`, `invalid_manifest` (config or grants), `unsupported`.
+    `plugin_drift`, `adapter_not_found`, `invalid_manifest` (config or grants), `unsupported`.
     """
     _refuse_foreign(discovery)
     found = {name: _usable(host, name, discovery) for name in host.plugins}
@@ -129,6 +129,13 @@ def _usable(host: HostManifest, name: str, discovery: Discovery) -> Discovered:
         raise PurraError("plugin_conflict", found.reason, where=where, hint=found.hint)
     if found.state == "broken":
         raise PurraError("plugin_broken", found.reason, where=where, hint=found.hint)
+    if found.python and _manifest(found).runs.host == "inproc":
+        raise PurraError(
+            "unsupported",
+            "a plugin with an environment of its own cannot run in the kernel's process",
+            where=where,
+            hint="install it without --isolated",
+        )
     return found
 
 

@@ -16,7 +16,8 @@ from types import MappingProxyType
 from purra.errors import PurraError
 from purra.manifest.binding import BoundPlugin
 from purra.manifest.host import Caller, HostManifest, load_host
-from purra.registry.discovery import Discovered, Discovery, discover
+from purra.registry.discovery import Discovered, Discovery
+from purra_hosts.app.environments import find_plugins
 from purra_hosts.app.matching import Match, match, match_store
 from purra_hosts.launch import Isolation, Launch, LaunchLimits
 
@@ -48,7 +49,7 @@ def make_plan(manifest: Path, caller: Caller | None = None, *, only_store: bool 
     for index, folder in enumerate(host.folders):
         if not folder.is_dir():
             raise host.refuse(["discovery", "folders", index], f"{folder} is not a folder")
-    discovery = discover(folders=host.folders)
+    discovery = find_plugins(host.folders, caller.environment)
     matched = match_store(host, discovery) if only_store else match(host, discovery)
     environment = os.environ if caller.environment is None else caller.environment
     launches = {
@@ -70,7 +71,7 @@ def _launch(
         manifest_path=manifest.path,
         manifest_sha256=manifest.sha256,
         offers=tuple((offer.kind, offer.name) for offer in manifest.offers if not offer.dynamic),
-        python=sys.executable,
+        python=found.python or sys.executable,
         entry=manifest.runs.entry,
         command=manifest.runs.command,
         config=bound.config,

@@ -87,8 +87,9 @@ async def _read_line() -> str | None:
         with contextlib.suppress(RuntimeError):  # the loop may be over by now
             loop.call_soon_threadsafe(_give, line, given)
 
-    threading.Thread(target=read, daemon=True).start()
     with anyio.open_signal_receiver(signal.SIGINT) as interrupts:
+        # Only now: whoever sees the prompt may interrupt it.
+        threading.Thread(target=read, daemon=True).start()
         interrupted = asyncio.ensure_future(anext(interrupts))
         either: list[asyncio.Future[Any]] = [line, interrupted]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

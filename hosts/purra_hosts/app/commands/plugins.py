@@ -15,11 +15,15 @@ import anyio
 import typer
 
 from purra.errors import PurraError
-from purra.registry.discovery import Discovered, Discovery, discover
+from purra.registry.discovery import Discovered, Discovery
 from purra_hosts.app import exits
+from purra_hosts.app.commands.doctor import tell
+from purra_hosts.app.commands.install import install, uninstall, upgrade
+from purra_hosts.app.commands.lock import lock
 from purra_hosts.app.commands.new import new
 from purra_hosts.app.commands.plugin_manifest import manifest as plugin_manifest
 from purra_hosts.app.commands.reload import reload
+from purra_hosts.app.environments import find_plugins
 from purra_hosts.app.options import Json, Params, StateFolder, params_of
 from purra_hosts.app.printing import json_line, print_table
 
@@ -29,6 +33,10 @@ app = typer.Typer(no_args_is_help=True, help="What is installed, and whether it 
 app.command(no_args_is_help=True)(new)
 app.command("manifest")(plugin_manifest)
 app.command()(reload)
+app.command(no_args_is_help=True)(install)
+app.command(no_args_is_help=True)(upgrade)
+app.command(no_args_is_help=True)(uninstall)
+app.command(no_args_is_help=True)(lock)
 
 Folders = Annotated[
     list[Path] | None, typer.Option("--folder", help="Search this folder for plugins, too.")
@@ -41,7 +49,7 @@ HostFile = Annotated[
 @app.command("list")
 def list_plugins(folder: Folders = None, json: Json = False) -> None:
     """List installed plugins, broken ones with the reason. Starts nothing."""
-    discovery = discover(folders=folder or ())
+    discovery = find_plugins(folder or ())
     if json:
         for found in discovery.plugins:
             json_line(_value(found))
@@ -62,7 +70,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show one plugin: what it offers, wants and is configured by. Starts nothing."""
-    found = _named(discover(folders=folder or ()), plugin)
+    found = _named(find_plugins(folder or ()), plugin)
     if json:
         json_line(_value(found))
         return
@@ -83,58 +91,18 @@ def doctor(
     With --manifest the plugins that it names are started and stopped again. Exit 4 if one is not
     well.
     """
-    findings = list(_broken(discover(folders=folder or ())))
+    from purra.manifest.host import Caller
+    from purra_hosts.app.checkup import broken_plugins, started
+    from purra_hosts.app.plan import make_plan
+
+    findings = list(broken_plugins(find_plugins(folder or ())))
     if manifest is not None:
-        findings += anyio.run(_start_all, manifest, params_of(param), state)
-    for finding in findings:
-        if json:
-            json_line(finding)
-        else:
-            mark = "ok " if finding["ok"] else "BAD"
-            mend = f"\n    mend: {finding['mend']}" if finding["mend"] else ""
-            typer.echo(f"{mark} {finding['plugin']}: {finding['text']}{mend}")
+        plan = make_plan(manifest, Caller(params=params_of(param), state=state))
+        findings += anyio.run(started, plan)
+    well = tell(findings, json=json, name="plugin")
     if not findings and not json:
         typer.echo("ok: nothing wrong with what is installed; --manifest starts plugins, too")
-    raise typer.Exit(exits.COMPLETED if all(f["ok"] for f in findings) else exits.SETUP)
-
-
-async def _start_all(
-    manifest: Path, params: dict[str, str], state: Path | None
-) -> list[dict[str, Any]]:
-    from purra.manifest.host import Caller
-    from purra_bridge.wire.errors import WireError
-    from purra_hosts.app.assembly import make_state
-    from purra_hosts.app.plan import make_plan
-    from purra_hosts.process.supervisor import ProcessHost
-
-    plan = make_plan(manifest, Caller(params=params, state=state))
-    make_state(plan)
-    findings: list[dict[str, Any]] = []
-    async with ProcessHost() as host:
-        for name, launch in plan.launches.items():
-            route = host.add(launch)
-            try:
-                await route.start()
-            except WireError as error:
-                text = f"does not start: {error.message} [{error.code}]"
-                findings.append(_finding(name, text, ok=False, mend="see its log above"))
-                continue
-            axes = "; ".join(f"{axis} {level}" for axis, level in route.status().isolation.items())
-            findings.append(_finding(name, f"starts; isolation: {axes}", ok=True))
-    return findings
-
-
-def _broken(discovery: Discovery) -> Iterator[dict[str, Any]]:
-    if discovery.foreign:
-        text = f"{discovery.foreign} has a package of our name"
-        yield _finding("purra", text, ok=False, mend="uninstall it, or use another environment")
-    for found in discovery.plugins:
-        if found.state != "ok":
-            yield _finding(found.id, found.reason, ok=False, mend=found.hint)
-
-
-def _finding(plugin: str, text: str, *, ok: bool, mend: str = "") -> dict[str, Any]:
-    return {"plugin": plugin, "ok": ok, "text": text, "mend": mend}
+    raise typer.Exit(exits.COMPLETED if well else exits.SETUP)
 
 
 def _named(discovery: Discovery, plugin: str) -> Discovered:
