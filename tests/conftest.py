@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("purra", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("purra")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: most tests wait for processes half of the time."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")
