@@ -504,7 +504,7 @@ class Instance:
 
     def _policy(self, hello: Mapping[str, Any]) -> dict[str, Any]:
         folders = self._shared.folders
-        place = Place(str(folders.root), str(folders.staged()), str(self._home))
+        place = Place(str(folders.root), str(folders.staged_path), str(self._home))
         for path in unused(self.launch):
             self._logs.note("warning", f"the grant fs.write {path} names nothing, so it is none")
         return self._jail.policy(place, hello.get("pid", 0), os.getpid())

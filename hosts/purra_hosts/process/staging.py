@@ -63,10 +63,18 @@ class Folders:
             self._root = fresh.rename(root)
         return self._root
 
+    @property
+    def staged_path(self) -> Path:
+        """Where `staged` is, or will be: a command needs none of it, so nothing is copied for it.
+
+        Raises `OSError`.
+        """
+        return self.root / "staged"
+
     def staged(self) -> Path:
         """The folder to put first on a worker's path; filled on first use. Raises `OSError`."""
         if self._staged is None:
-            target = self.root / "staged"
+            target = self.staged_path
             for package in STAGED:
                 _copy(_source(package), target / package)
             # purra_bridge is only the folder around the wire: its ports stay with the host.

@@ -30,6 +30,8 @@ LIMITS: Final = {
 MARK_CHARS: Final = 100
 """What a record may hold beside the line: that it was cut."""
 LINES: Final = 6000
+PIECE_BYTES: Final = 8192
+BURST: Final = 256
 
 
 Probe = Callable[[Case, Act, Puppet, int], Awaitable[None]]
@@ -50,12 +52,11 @@ async def _raw_message(case: Case, act: Act, puppet: Puppet, limit: int) -> None
     stream = act.stream(window_bytes=4 * MIB)
     taking = act.subject.spawn(stream.rest())
     call = await puppet.called()
-    piece = frames.frame(frames.DATA, call.id, b"r" * 8192, frames.RAW | frames.MORE)
-    sent, burst = 0, 256
-    while sent <= limit and not taking.done():
-        await puppet.write(*[piece] * burst)
-        sent += burst * 8192
-    items, error = await act.subject.within(taking, "a raw message without an end")
+    piece = frames.frame(frames.DATA, call.id, b"r" * PIECE_BYTES, frames.RAW | frames.MORE)
+    for _ in range(limit // (BURST * PIECE_BYTES) + 1):
+        await puppet.write(*[piece] * BURST)
+    await puppet.write(frames.raw(call.id, b"its end"))
+    items, error = await act.subject.within(taking, "a raw message that is too long")
     code = "no error" if error is None else error.code
     case.equal((items, code), ([], "too_large"), f"a raw message of more than {limit} bytes")
 

@@ -305,7 +305,11 @@ async def nested(subject: HostSubject, depth: int) -> tuple[list[str], str]:
         if n == depth:
             break
         await puppet.write(frames.call(2, "next", "go", n + 1, parent=calls[n]))
-        await acts[n].settled()
+        deeper = puppets[n + 1]
+        await subject.until(
+            lambda here=puppet, there=deeper: here.waiting or there.waiting,
+            "the next call, or an answer to the callback",
+        )
         if puppet.waiting:
             break
     for n in reversed(range(len(calls))):

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from purra_bridge.ports.channel import Request
 from purra_hosts.process.staging import STEP, Folders, removing
+from tests.hosts.process.rig import hosting, puppet, running
 
 
 @pytest.fixture
@@ -45,6 +47,19 @@ def test_the_staged_copy_is_compiled_and_importable_alone(folders: Folders) -> N
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str(staged / "msgpack" / "__init__.py")
+
+
+def test_nothing_is_copied_for_a_command(tmp_path: Path) -> None:
+    """It imports nothing of ours, so the first start of a host does not wait for the copy."""
+
+    async def main() -> None:
+        async with hosting() as watched:
+            code = "start()\nsession.result(called().id, os.listdir('..'))\nflush()\nevents()"
+            route = watched.host.add(puppet(tmp_path, code))
+            made = await route.call(Request("t", "call", {}))
+            assert "lock" in made and "staged" not in made
+
+    running(main)
 
 
 def test_what_another_process_is_compiling_is_not_copied(
