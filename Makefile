@@ -12,7 +12,7 @@ QUESTION ?= How does a caller cancel a running tool?
 
 SOAK_MINUTES ?= 20
 
-.PHONY: soak help setup demo test selftest check format snapshots clean
+.PHONY: soak help setup demo test bench selftest check format snapshots clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ demo: $(STAMP) ## one real agent over docs/, four plugins, no network
 
 test: $(STAMP) ## all tests
 	$(BIN)/python -m pytest -n auto
+
+bench: $(STAMP) ## what things cost, beside a floor and a sketch (4 minutes, quiet machine)
+	@mkdir -p dist
+	$(BIN)/python -m tests.bench --json dist/bench.json
 
 soak: $(STAMP) ## storms over eight plugins for SOAK_MINUTES (20)
 	$(BIN)/python -m tests.chaos.storm --minutes $(SOAK_MINUTES)
