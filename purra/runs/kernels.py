@@ -21,22 +21,34 @@ SCAN_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A kernel that works now. `plugins`: version and generation by id; None = it takes no
-    requests. `answers`: to the last requests, by their token.
+    """A kernel as its document tells of it.
+
+    `state`: `running`; `gone`, its process has ended; `lapsed`, it has said nothing for too long
+    (another machine's process that ended, or one that is stopped). `process`: see `presence`.
+    `agent` and `since_ms`: what it runs and since when, "" and 0 = it does not say. `plugins`: the
+    status of each by id, of a kernel that is not running the last one; None = it takes no requests.
+    `answers`: to the last requests, by their token.
     """
 
     kernel: str
+    state: str
+    process: Mapping[str, Any]
+    agent: str
+    since_ms: int
     plugins: Mapping[str, Mapping[str, Any]] | None
     answers: Mapping[str, Mapping[str, Any]]
 
 
-async def kernels(store: Store) -> tuple[KernelInfo, ...]:
-    """The kernels whose process lives, as far as that can be known."""
+async def kernels(store: Store, *, ended: bool = False) -> tuple[KernelInfo, ...]:
+    """The kernels that are running, as far as that can be known; with `ended` all that have left a
+    document: one that was closed in good order has not.
+    """
     found: list[KernelInfo] = []
     after = ""
     while True:
         page = await store.scan(Scan(keys.kernel(""), after, SCAN_PAGE))
-        found += [_info(document) for document in page.documents if _lives(document)]
+        infos = map(_info, page.documents)
+        found += [info for info in infos if ended or info.state == "running"]
         if not page.more or not page.documents:
             return tuple(found)
         after = page.documents[-1].key
@@ -55,19 +67,24 @@ async def answer(store: Store, kernel: str, token: str, wait_s: float) -> Mappin
         async with closed_watch(store, keys.kernel(kernel)) as changes:
             async for _ in changes:
                 (document,) = await store.get([keys.kernel(kernel)])
-                if document is None or not _lives(document):
+                info = None if document is None else _info(document)
+                if info is None or info.state != "running":
                     return None
-                found = _info(document).answers.get(token)
-                if found is not None:
-                    return found
+                if token in info.answers:
+                    return info.answers[token]
     return None
-
-
-def _lives(document: Document) -> bool:
-    return not document.lapsed and not presence.gone(document.value.get("process"))
 
 
 def _info(document: Document) -> KernelInfo:
     value = document.value
-    kernel = document.key.removeprefix(keys.kernel(""))
-    return KernelInfo(kernel, value.get("plugins"), value.get("answers", {}))
+    process = value.get("process") or {}
+    state = "lapsed" if document.lapsed else "running"
+    return KernelInfo(
+        kernel=document.key.removeprefix(keys.kernel("")),
+        state="gone" if presence.gone(process) else state,
+        process=process,
+        agent=value.get("agent", ""),
+        since_ms=value.get("since_ms", 0),
+        plugins=value.get("plugins"),
+        answers=value.get("answers", {}),
+    )

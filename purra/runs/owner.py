@@ -58,6 +58,7 @@ class Heartbeat:
         self._held: dict[str, _Held] = {}
         self._revision = 0
         self._about = about
+        self._writing = anyio.Lock()
 
     async def describe(self, about: Mapping[str, Any]) -> None:
         """Writes the document anew, with `about` in it."""
@@ -65,12 +66,22 @@ class Heartbeat:
         await self.register()
 
     async def register(self) -> None:
-        """Writes the kernel's document (tables, store keys)."""
+        """Writes the kernel's document (tables, store keys). Raises what the store says."""
         key = keys.kernel(self._kernel)
-        value = {"process": presence.describe(), **self._about}
-        put = Put(key, value, self._revision, LEASE_TTL_MS)
-        receipt = await self._store.commit(Commit((put,)))
-        self._revision = receipt.revisions[key]
+        async with self._writing:
+            value = {"process": presence.describe(), **self._about}
+            try:
+                receipt = await self._store.commit(Commit((self._put(key, value),)))
+            except StoreError as error:
+                if error.code != "conflict":
+                    raise
+                # Nobody else writes it, but what has lapsed may be cleared away.
+                self._revision = error.detail["revision"]
+                receipt = await self._store.commit(Commit((self._put(key, value),)))
+            self._revision = receipt.revisions[key]
+
+    def _put(self, key: str, value: Mapping[str, Any]) -> Put:
+        return Put(key, value, self._revision, LEASE_TTL_MS)
 
     async def leave(self) -> None:
         """Deletes the kernel's document: whatever it still owned may be taken at once."""

@@ -27,6 +27,7 @@ from purra.manifest.placeholders import Parameter
 from purra.runs.result import Result
 from purra_bridge.ports.faults import adapter_error
 from purra_bridge.wire.errors import WireError
+from purra_hosts.app.bulletin import Bulletin
 from purra_hosts.app.plan import Plan, make_plan
 from purra_hosts.app.ports import adapters_of, store_of
 from purra_hosts.app.reloading import Reloaded, Reloader
@@ -125,9 +126,14 @@ async def open_application(
             store_of(plan.match, routes),
             plan.host.agent,
         )
-        reloader = Reloader(plan, host, kernel)
+        bulletin = Bulletin(host, kernel)
+        reloader = Reloader(plan, host, kernel, bulletin)
+        if plan.match.model is not None:
+            kernel.about = bulletin.value()
+            told.bulletin = bulletin
         told.kernel = await stack.enter_async_context(kernel)
         if plan.match.model is not None:
+            await stack.enter_async_context(bulletin.kept())
             await stack.enter_async_context(reloader.listening())
         yield Application(kernel, plan, host.routes, reloader)
 
@@ -172,15 +178,18 @@ def make_state(plan: Plan) -> None:
 
 
 class _Told:
-    """Tells of each step in a plugin's life: the watcher, and the journals of live runs."""
+    """Tells of each step in a plugin's life: the watcher, the bulletin, the journals of runs."""
 
     def __init__(self, watcher: Callable[[str, Mapping[str, Any]], None] | None) -> None:
         self.kernel: Kernel | None = None
+        self.bulletin: Bulletin | None = None
         self._watcher = watcher
 
     def event(self, kind: str, data: Mapping[str, Any]) -> None:
         if self._watcher is not None:
             self._watcher(kind, data)
+        if self.bulletin is not None:
+            self.bulletin.told(kind)
         journaled = _JOURNALED.get(kind)
         if self.kernel is None or journaled is None:
             return

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -28,6 +28,7 @@ from purra.kernel import Kernel
 from purra.limits import STORE_RETRY_S
 from purra_bridge.ports.faults import adapter_error
 from purra_bridge.wire.errors import WireError
+from purra_hosts.app.bulletin import Bulletin
 from purra_hosts.app.matching import Match, Resolved
 from purra_hosts.app.plan import Plan, make_plan
 from purra_hosts.app.ports import adapters_of
@@ -35,9 +36,6 @@ from purra_hosts.launch import Launch
 from purra_hosts.process.supervisor import ProcessHost
 
 __all__ = ["Reloaded", "Reloader"]
-
-ANSWERS: Final = 8
-"""Answers to other processes that the kernel's document keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +54,13 @@ class Reloaded:
 class Reloader:
     """Reloads plugins of one open application, one after the other."""
 
-    def __init__(self, plan: Plan, host: ProcessHost, kernel: Kernel) -> None:
+    def __init__(self, plan: Plan, host: ProcessHost, kernel: Kernel, bulletin: Bulletin) -> None:
         self._plan = plan
         self._match = plan.match
         self._host = host
         self._kernel = kernel
+        self._bulletin = bulletin
         self._turn = asyncio.Lock()
-        self._answers: dict[str, Mapping[str, Any]] = {}
-        if plan.match.model is not None:
-            kernel.about = self._about()
 
     async def reload(self, plugin: str) -> Reloaded:
         """See `purra_hosts.app.assembly.Application.reload`."""
@@ -140,17 +136,7 @@ class Reloader:
             answer: dict[str, Any] = {"ok": True, **asdict(done), "changed": list(done.changed)}
         except PurraError as error:
             answer = {"ok": False, "code": error.code, "message": error.message}
-        self._answers[str(body.get("token"))] = answer
-        while len(self._answers) > ANSWERS:
-            del self._answers[next(iter(self._answers))]
-        await self._kernel.describe(self._about())
-
-    def _about(self) -> dict[str, Any]:
-        plugins = {}
-        for name, route in self._host.routes.items():
-            status = route.status()
-            plugins[name] = {"version": status.version, "generation": status.generation}
-        return {"plugins": plugins, "answers": self._answers}
+        await self._bulletin.answer(str(body.get("token")), answer)
 
 
 def _renewed(old: Match, new: Match, plugin: str) -> Match:

@@ -1,15 +1,17 @@
 """`purra plugins`: what is installed, what it offers, and whether it starts.
 
 `list` and `show` read metadata and manifests only: no plugin code is loaded, nothing is started.
-`doctor` is the one that starts plugins, and only those that a host manifest names. `reload` has
-running kernels replace one.
+With a host manifest they also tell how its plugins are in the kernels that run now, which takes the
+store's plugin and no other. `doctor` is the one that starts plugins, and only those that a host
+manifest names. `reload` has running kernels replace one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
 import typer
@@ -20,12 +22,17 @@ from purra_hosts.app import exits
 from purra_hosts.app.commands.doctor import tell
 from purra_hosts.app.commands.install import install, uninstall, upgrade
 from purra_hosts.app.commands.lock import lock
+from purra_hosts.app.commands.looking import on_store, store_plan
 from purra_hosts.app.commands.new import new
 from purra_hosts.app.commands.plugin_manifest import manifest as plugin_manifest
 from purra_hosts.app.commands.reload import reload
 from purra_hosts.app.environments import find_plugins
 from purra_hosts.app.options import Json, Params, StateFolder, params_of
 from purra_hosts.app.printing import json_line, print_table
+
+if TYPE_CHECKING:
+    from purra.kernel import Kernel
+    from purra.runs.kernels import KernelInfo
 
 __all__ = ["app"]
 
@@ -44,11 +51,29 @@ Folders = Annotated[
 HostFile = Annotated[
     Path | None, typer.Option("--manifest", "-m", help="Start the plugins that it names.")
 ]
+Running = Annotated[
+    Path | None,
+    typer.Option("--manifest", "-m", help="Tell of the kernels that run on this one's store."),
+]
 
 
 @app.command("list")
-def list_plugins(folder: Folders = None, json: Json = False) -> None:
-    """List installed plugins, broken ones with the reason. Starts nothing."""
+def list_plugins(
+    manifest: Running = None,
+    folder: Folders = None,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """List installed plugins, broken ones with the reason. Starts nothing.
+
+    With --manifest list the plugins of the kernels that run on its store, and how they are.
+    """
+    if manifest is not None:
+        if folder:
+            what = "says nothing about the kernels that run"
+            raise PurraError("invalid_argument", what, where="--folder", hint="leave one of them")
+        on_store(store_plan(manifest, param, state), partial(_list_running, json=json))
     discovery = find_plugins(folder or ())
     if json:
         for found in discovery.plugins:
@@ -63,19 +88,67 @@ def list_plugins(folder: Folders = None, json: Json = False) -> None:
         typer.echo(f"note: {note}", err=True)
 
 
-@app.command()
+async def _list_running(kernel: Kernel, *, json: bool) -> int:
+    from purra.runs.kernels import kernels
+    from purra_hosts.app import running
+
+    found = list(running.of_plugin(await kernels(kernel.store, ended=True)))
+    if json:
+        for item in found:
+            json_line(running.value(*item))
+        return exits.COMPLETED
+    print_table(running.TITLES, [running.row(*item) for item in found])
+    if not found:
+        typer.echo("note: no kernel runs on this store", err=True)
+    return exits.COMPLETED
+
+
+@app.command(no_args_is_help=True)
 def show(
-    plugin: Annotated[str, typer.Argument(help="The plugin's id.")],
+    plugin: Annotated[str, typer.Argument(metavar="PLUGIN", help="The plugin's id.")],
+    manifest: Running = None,
     folder: Folders = None,
+    param: Params = None,
+    state: StateFolder = None,
     json: Json = False,
 ) -> None:
-    """Show one plugin: what it offers, wants and is configured by. Starts nothing."""
-    found = _named(find_plugins(folder or ()), plugin)
-    if json:
-        json_line(_value(found))
+    """Show one plugin: what it offers, wants and is configured by. Starts nothing.
+
+    With --manifest also how it is in each kernel that runs on its store: process, calls, isolation
+    per axis, last error.
+    """
+    if manifest is None:
+        found = _named(find_plugins(folder or ()), plugin)
+        _show(found, None, json=json)
         return
-    for name, text in _described(found):
-        typer.echo(f"{name:<12} {text}")
+    plan = store_plan(manifest, param, state)
+    found = _named(find_plugins([*plan.host.folders, *(folder or ())]), plugin)
+
+    async def work(kernel: Kernel) -> int:
+        from purra.runs.kernels import kernels
+
+        _show(found, await kernels(kernel.store, ended=True), json=json)
+        return exits.COMPLETED
+
+    on_store(plan, work)
+
+
+def _show(found: Discovered, kernels: Iterable[KernelInfo] | None, *, json: bool) -> None:
+    """`kernels`: None = nobody has asked for them."""
+    from purra_hosts.app import running
+
+    items = list(running.of_plugin(kernels or (), found.id))
+    if json:
+        told = [running.value(*item) for item in items]
+        json_line(_value(found) | ({} if kernels is None else {"running": told}))
+        return
+    lines = list(_described(found))
+    for kernel, _, status in items:
+        lines += [("", ""), *running.described(kernel, status)]
+    if kernels is not None and not items:
+        lines += [("kernel", "none has it now")]
+    for name, text in lines:
+        typer.echo(f"{name:<12} {text}".rstrip())
 
 
 @app.command()
