@@ -12,6 +12,7 @@ settings.register_profile("purra", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("purra")
 
 
+@pytest.hookimpl(optionalhook=True)  # without xdist the hook is not known
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: most tests wait for processes half of the time."""
     return (os.cpu_count() or 1) + 1
