@@ -1,8 +1,8 @@
 """The kit on trial: every saboteur must be killed as expected, every reference must stay green.
 
-Each subject is tried in one of several worker processes (`python -m purra_tck.selftest`), which
-take one after the other: a saboteur that takes its process down costs its own trial and no other.
-What comes out is the kill matrix: which rule caught whom, with what words.
+A trial is judged in parts, some rules each, by worker processes (`purra_tck.selftest_work`): a
+saboteur that takes its process down costs its own trial and no other. What comes out is the kill
+matrix: which rule caught whom, with what words.
 
 A trial fails if a rule that should catch its saboteur does not, catches it with other words than
 expected, or ends in `error`, which says that the kit broke and not the subject. A rule that has a
@@ -11,21 +11,11 @@ check and no saboteur fails too: nobody has seen it fail yet.
 
 from __future__ import annotations
 
-import ctypes
 import fnmatch
-import json
-import os
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
-
-import anyio
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
 from purra_tck import saboteurs, suites
 from purra_tck.rules import catalogue, catalogue_digest
@@ -36,13 +26,21 @@ from purra_tck.verdict import Outcome
 if TYPE_CHECKING:
     from purra_tck.saboteurs import OpenSubject
 
-__all__ = ["Trial", "Verdict", "matrix", "run_trials", "trials", "try_one", "unproven"]
+__all__ = [
+    "Part",
+    "Trial",
+    "Verdict",
+    "concluded",
+    "judged",
+    "matrix",
+    "parts",
+    "trials",
+    "try_one",
+    "unproven",
+]
 
-TRIAL_TIMEOUT_S: Final = 600.0
-"""Longest time of one trial; only a universal saboteur, tried on every rule, comes near it."""
-DIE_WITH_PARENT: Final = 1
-"""`PR_SET_PDEATHSIG`."""
-ANSWER_BYTES: Final = 64 * 1024 * 1024
+PART_RULES: Final = 4
+"""Rules of a trial that one worker judges at one go, as long as others have something to do."""
 REPORTED: Final = ("status", "expected", "observed", "reason", "durations_s")
 GREEN: Final = frozenset({"pass", "n/a"})
 
@@ -104,29 +102,98 @@ def _catches(saboteur: Saboteur, rule_id: str) -> bool:
     return any(fnmatch.fnmatch(rule_id, pattern) for pattern in saboteur.kills)
 
 
-async def try_one(trial: Trial) -> Verdict:
-    """Tries a subject in this process."""
-    began_s = time.perf_counter()
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rules of a trial, judged at one go; together the parts are the whole trial."""
+
+    trial: Trial
+    rules: tuple[str, ...]
+
+    @property
+    def weight(self) -> float:
+        """How long it takes, in runs of a check as they usually are: to begin with the longest."""
+        known = _saboteur(self.trial)
+        if known is None:
+            return 2.0 * len(self.rules)
+        patience = max(1.0, known.timeout_s / CHECK_TIMEOUT_S)
+        return (2.0 if known.twice else 1.0) * patience * len(self.rules)
+
+
+def parts(trial: Trial) -> list[Part]:
+    """A trial in parts, at least one. Each rule opens a subject of its own, so a trial may be cut
+    anywhere; but one that may die of any rule stays whole, because its subject may count openings.
+    """
+    rules = _rules_of(trial)
+    known = _saboteur(trial)
+    most = len(rules) if known is not None and known.dies == "any" else PART_RULES
+    cuts = range(0, max(1, len(rules)), max(1, most))
+    return [Part(trial, rules[start : start + most]) for start in cuts]
+
+
+def _rules_of(trial: Trial) -> tuple[str, ...]:
+    rules = tuple(suites.of(trial.suite))
+    known = _saboteur(trial)
+    if known is not None:
+        return tuple(rule for rule in rules if _catches(known, rule))
+    return rules if trial.name in saboteurs.references(trial.suite) else ()
+
+
+def _saboteur(trial: Trial) -> Saboteur | None:
+    """The one on trial; None for a reference, or for a name that nobody has."""
     if trial.kind == "reference":
+        return None
+    return next((each for each in saboteurs.of(trial.suite) if each.name == trial.name), None)
+
+
+async def judged(part: Part) -> dict[str, dict[str, Any]]:
+    """Judges in this process: rule -> status, expected, observed, reason, durations.
+
+    Raises `KeyError` for a trial that nobody knows.
+    """
+    trial, known = part.trial, _saboteur(part.trial)
+    if known is None:
         opened = saboteurs.references(trial.suite)[trial.name]
-        outcomes = await _outcomes(trial, opened, list(suites.of(trial.suite)), twice=True)
+        outcomes = await _outcomes(trial, opened, part.rules, twice=True)
+    else:
+        outcomes = await _outcomes(
+            trial, known.make, part.rules, twice=known.twice, timeout_s=known.timeout_s
+        )
+    return {
+        rule_id: {name: getattr(outcome, name) for name in REPORTED}
+        for rule_id, outcome in outcomes.items()
+    }
+
+
+def concluded(
+    trial: Trial,
+    told: Mapping[str, Mapping[str, Any]],
+    broken: Sequence[str] = (),
+    duration_s: float = 0.0,
+) -> Verdict:
+    """The verdict from what all parts told. `broken`: what befell parts that told nothing."""
+    rules = {rule_id: told[rule_id] for rule_id in _rules_of(trial) if rule_id in told}
+    outcomes = {rule_id: Outcome(rule_id, **row) for rule_id, row in rules.items()}
+    known = _saboteur(trial)
+    if broken:
+        faults = list(broken)
+    elif known is not None:
+        faults = _survival(known, outcomes)
+    else:
         faults = [
             f"{rule_id} is {outcome.status}, not green: {_words(outcome)}"
             for rule_id, outcome in outcomes.items()
             if outcome.status not in GREEN
         ]
-    else:
-        saboteur = next(each for each in saboteurs.of(trial.suite) if each.name == trial.name)
-        rules = [rule for rule in suites.of(trial.suite) if _catches(saboteur, rule)]
-        outcomes = await _outcomes(
-            trial, saboteur.make, rules, twice=saboteur.twice, timeout_s=saboteur.timeout_s
-        )
-        faults = _survival(saboteur, outcomes)
-    told = {
-        rule_id: {name: getattr(outcome, name) for name in REPORTED}
-        for rule_id, outcome in outcomes.items()
-    }
-    return Verdict(trial, told, tuple(faults), time.perf_counter() - began_s)
+    return Verdict(trial, rules, tuple(faults), duration_s)
+
+
+async def try_one(trial: Trial) -> Verdict:
+    """Tries a subject in this process."""
+    began_s = time.perf_counter()
+    told: dict[str, dict[str, Any]] = {}
+    for part in parts(trial):
+        told |= await judged(part)
+    return concluded(trial, told, duration_s=time.perf_counter() - began_s)
 
 
 async def _outcomes(
@@ -183,64 +250,6 @@ def _words(outcome: Outcome) -> str:
     return "; ".join(part for part in parts if part)
 
 
-async def run_trials(
-    wanted: Sequence[Trial], *, jobs: int, tell: Callable[[Verdict], None] = lambda _: None
-) -> list[Verdict]:
-    """Tries all of `wanted`, `jobs` at a time, each in a worker process; in the given order."""
-    found: dict[Trial, Verdict] = {}
-    waiting = list(reversed(wanted))
-
-    async def work() -> None:
-        while waiting:
-            async with _worker() as ask:
-                while waiting:
-                    trial = waiting.pop()
-                    found[trial] = verdict = await ask(trial)
-                    tell(verdict)
-                    if not verdict.rules:
-                        break  # its worker may be gone: the next trial gets another
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(max(1, min(jobs, len(wanted)))):
-            tasks.start_soon(work)
-    return [found[trial] for trial in wanted]
-
-
-Ask = Callable[[Trial], Any]
-
-
-@asynccontextmanager
-async def _worker() -> AsyncIterator[Ask]:
-    command = [sys.executable, *(["-O"] if sys.flags.optimize else []), "-m", __name__]
-    process = await anyio.open_process(command, stderr=None, start_new_session=True)
-    if process.stdout is None or process.stdin is None:
-        raise OSError("a worker without pipes")
-    answers = BufferedByteReceiveStream(process.stdout)
-
-    async def ask(trial: Trial) -> Verdict:
-        with anyio.move_on_after(TRIAL_TIMEOUT_S):
-            return await _ask(process, answers, trial)
-        return Verdict(trial, {}, (f"no verdict within {TRIAL_TIMEOUT_S:g} s",), TRIAL_TIMEOUT_S)
-
-    try:
-        yield ask
-    finally:
-        with anyio.CancelScope(shield=True):
-            if process.returncode is None:
-                process.kill()
-            await process.aclose()
-
-
-async def _ask(process: Process, answers: BufferedByteReceiveStream, trial: Trial) -> Verdict:
-    try:
-        if process.stdin is not None:
-            await process.stdin.send(json.dumps(asdict(trial)).encode() + b"\n")
-        value = json.loads(await answers.receive_until(b"\n", ANSWER_BYTES))
-    except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, OSError) as error:
-        return Verdict(trial, {}, (f"its worker process died: {type(error).__name__}",))
-    return Verdict(trial, value["rules"], tuple(value["faults"]), value["duration_s"])
-
-
 def matrix(verdicts: Sequence[Verdict], unproven_rules: Sequence[str]) -> dict[str, Any]:
     """The kill matrix, as the JSON value that is published."""
     rules: dict[str, list[str]] = {}
@@ -266,28 +275,3 @@ def matrix(verdicts: Sequence[Verdict], unproven_rules: Sequence[str]) -> dict[s
             for verdict in verdicts
         ],
     }
-
-
-def serve() -> None:
-    """A worker: one trial per line of standard input, one verdict per line of standard output.
-
-    What a subject prints goes to standard error. Nothing of it outlives the selftest, also where a
-    subject holds it up for ever.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        verdict = anyio.run(try_one, Trial(**json.loads(line)))
-        told = {
-            "rules": {rule_id: dict(row) for rule_id, row in verdict.rules.items()},
-            "faults": verdict.faults,
-            "duration_s": verdict.duration_s,
-        }
-        answers.write(json.dumps(told) + "\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    serve()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +31,7 @@ from purra_tck.verdict import Case, RuleViolation
 if TYPE_CHECKING:
     from purra_tck.subjects.store import Opening
 
-__all__ = ["Client", "part", "refused", "shown", "woken"]
+__all__ = ["Client", "at_once", "part", "refused", "shown", "woken"]
 
 SHOWN_CHARS: Final = 300
 PAGE_RECORDS: Final = 1000
@@ -162,6 +162,17 @@ async def refused(
             case.require(dict(error.detail) == dict(detail), wanted, told)
         return error.detail
     raise RuleViolation(f"{what} is refused with {code}", f"it succeeded: {shown(outcome)}")
+
+
+async def at_once(*calls: Coroutine[Any, Any, Any]) -> None:
+    """Makes all calls together, where their order does not matter: a slow store is asked once."""
+
+    async def make(call: Coroutine[Any, Any, Any]) -> None:
+        await call
+
+    async with anyio.create_task_group() as tasks:
+        for call in calls:
+            tasks.start_soon(make, call)
 
 
 async def woken(watch: AsyncGenerator[str, None], name: str, within_s: float, what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from purra.errors import AdapterError, PurraError
 from purra_tck.checks import Checks
 from purra_tck.subjects.judging import judged
 from purra_tck.subjects.store import StoreSubject
-from purra_tck.subjects.store_client import Client, refused, shown
+from purra_tck.subjects.store_client import Client, at_once, refused, shown
 from purra_tck.verdict import Case, RuleViolation
 
 __all__ = ["CHECKS"]
@@ -76,8 +76,7 @@ async def values_come_back_exactly(case: Case, subject: StoreSubject) -> None:
     """A journal is replayed. An integer that comes back as a float is another history."""
     a = await subject.client()
     await a.append("run", *VECTORS)
-    for number, value in enumerate(VECTORS):
-        await a.put(f"doc{number}", value)
+    await at_once(*(a.put(f"doc{number}", value) for number, value in enumerate(VECTORS)))
     deep: Any = "bottom"
     for level in range(VALUE_DEPTH):
         deep = [deep] if level % 2 else {"k": deep}
@@ -113,13 +112,15 @@ async def values_come_back_exactly(case: Case, subject: StoreSubject) -> None:
 
 async def _names(case: Case, a: Client) -> None:
     suffixes = ["\x00", "%", "_", "'", "é😀", " ", "A", "a", "x" * (1024 - len(a.ns) - 1)]
-    for suffix in suffixes:
-        await a.append(suffix, suffix)
-        await a.put(suffix, suffix)
-    for suffix in suffixes:
+    await at_once(*(a.append(suffix, suffix) for suffix in suffixes))
+    await at_once(*(a.put(suffix, suffix) for suffix in suffixes))
+
+    async def back(suffix: str) -> None:
         case.equal(await a.records(suffix), [suffix], f"the stream {shown(suffix)}")
         found = await a.doc(suffix)
         case.equal(found and (found.key, found.value), (a.name(suffix), suffix), "its document")
+
+    await at_once(*map(back, suffixes))
 
 
 async def _outside(case: Case, a: Client) -> None:
@@ -128,12 +129,17 @@ async def _outside(case: Case, a: Client) -> None:
         {"\udfff": 1}, {1, 2}, object(),
     ]  # fmt: skip
     for value in outside:
-        for nested in (value, [value], {"k": {"n": value}}):
-            what = f"a value outside the model, {shown(nested)}"
-            await refused(case, a.append("bad", "ok", nested), "invalid_value", what)
-            await refused(case, a.put("bad", nested), "invalid_value", what)
+        nested = (value, [value], {"k": {"n": value}})
+        await at_once(
+            *(_refused(case, a.append("bad", "ok", each), each) for each in nested),
+            *(_refused(case, a.put("bad", each), each) for each in nested),
+        )
     case.equal(await a.head("bad"), 0, "the head of a stream of values outside the model")
     case.equal(await a.doc("bad"), None, "the document of a value outside the model")
+
+
+async def _refused(case: Case, call: Awaitable[Any], value: Any) -> None:
+    await refused(case, call, "invalid_value", f"a value outside the model, {shown(value)}")
 
 
 @CHECKS.rule("STO-025")

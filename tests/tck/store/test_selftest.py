@@ -14,11 +14,12 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from purra_tck import saboteurs, selftest
+from purra_tck import saboteurs, selftest, suites
 from purra_tck.command import app
 from purra_tck.saboteurs import Saboteur
 from purra_tck.saboteurs.store_memory import NeverExpiresAnyoneReleases
-from purra_tck.selftest import Trial, Verdict, matrix, run_trials, try_one, unproven
+from purra_tck.selftest import Trial, Verdict, concluded, matrix, parts, try_one, unproven
+from purra_tck.selftest_work import run_trials
 from purra_tck.subjects.store import MemoryStorage, alone, memory
 
 SORTS = ("memory", "late-append-ok", "never-expires", "never-syncs", "migrates-in-place")
@@ -114,3 +115,40 @@ def test_a_worker_that_dies_costs_its_trial_only() -> None:
     first, second = anyio.run(main)
     assert "its worker process died" in first.faults[0]
     assert second.faults == ()
+
+
+def test_parts_are_the_whole_trial() -> None:
+    """Cut anywhere, each rule once; one that may die of any rule stays whole."""
+    for trial in selftest.trials("store"):
+        cut = parts(trial)
+        rules = [rule for part in cut for rule in part.rules]
+        assert len(rules) == len(set(rules))
+        known = {each.name: each for each in saboteurs.of("store")}.get(trial.name)
+        if known is None:
+            assert set(rules) == set(suites.of("store"))
+            assert len(cut) > 1
+        elif known.dies == "any":
+            assert len(cut) == 1
+
+
+def test_the_longest_begin_first() -> None:
+    """What is slow by design, then whole suites; a saboteur of one rule is last."""
+    line = sorted(
+        (part for trial in selftest.trials("store") for part in parts(trial)),
+        key=lambda part: -part.weight,
+    )
+    names = list(dict.fromkeys(part.trial.name for part in line))
+    order = ["slow-100ms", "sqlite", "echo-expected", "never-expires"]
+    assert sorted(order, key=names.index) == order
+
+
+def test_parts_of_a_trial_make_one_verdict() -> None:
+    """A fault of one part is the trial's; the rules of all parts are in it."""
+    trial = next(each for each in selftest.trials("store") if each.name == "memory")
+    rules = [rule for part in parts(trial) for rule in part.rules]
+    told = {rule: {"status": "pass"} for rule in rules}
+    assert concluded(trial, told).faults == ()
+    assert list(concluded(trial, told).rules) == rules
+    broken = concluded(trial, {**told, "STO-005": {"status": "fail", "observed": "no"}})
+    assert broken.faults == ("STO-005 is fail, not green: no",)
+    assert concluded(trial, told, ["its worker process died"]).faults != ()
