@@ -5,8 +5,8 @@
         result = await run.wait()
 
 Names are loaded when they are first used, so that importing this package costs next to nothing.
-`open_kernel` and `run_sync` are the front door to `purra_hosts.app`, the one place of this package
-that names it; everything else here knows no host.
+`open_kernel`, `run_sync` and `Watchers` are the front door to `purra_hosts.app`, the one place of
+this package that names it; everything else here knows no host.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from purra.errors import AdapterError, PurraError, StoreError, ToolError
     from purra.journal.events import Event
     from purra.kernel import Kernel
+    from purra.output import Output
     from purra.runs.result import Result
     from purra.runs.run import Run
     from purra.tools import tool
-    from purra_hosts.app.assembly import open_kernel, run_sync
+    from purra_hosts.app.assembly import Watchers, open_kernel, run_sync
 
 __all__ = [
     "AdapterError",
     "Agent",
     "Event",
     "Kernel",
+    "Output",
     "PromptSection",
     "PurraError",
     "Result",
@@ -36,6 +38,7 @@ __all__ = [
     "RunLimits",
     "StoreError",
     "ToolError",
+    "Watchers",
     "open_kernel",
     "run_sync",
     "tool",
@@ -46,6 +49,7 @@ _HOMES = {
     "Agent": "purra.agent",
     "Event": "purra.journal.events",
     "Kernel": "purra.kernel",
+    "Output": "purra.output",
     "PromptSection": "purra.agent",
     "PurraError": "purra.errors",
     "Result": "purra.runs.result",
@@ -53,6 +57,7 @@ _HOMES = {
     "RunLimits": "purra.agent",
     "StoreError": "purra.errors",
     "ToolError": "purra.errors",
+    "Watchers": "purra_hosts.app.assembly",
     "open_kernel": "purra_hosts.app.assembly",
     "run_sync": "purra_hosts.app.assembly",
     "tool": "purra.tools",

@@ -104,6 +104,7 @@ def _table() -> Mapping[str, Code]:
         model_output_truncated="the model's answer was cut at its output limit",
         tool_call_truncated="the model's output was cut inside or after a tool call",
         model_output_filtered="the provider withheld the model's answer",
+        output_invalid="the run's answer is not of the form that the program asked for",
         model_finish_unknown="the model stopped for a reason that is not understood",
         malformed_tool_batch="the calls of one round do not assemble to distinct whole calls",
     )

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
 
 from purra import adapters as local
 from purra.agent import Agent
@@ -31,7 +30,7 @@ from purra.journal.state import RunState
 from purra.limits import EVENT_VALUE_DEPTH, PROMPT_CHARS
 from purra.registry.snapshot import Binding, Registry
 from purra.runs import ending, keys, owner, reader, turns, wakes
-from purra.runs.bindings import BOUND, Adapters, Bindings, bind
+from purra.runs.bindings import BOUND, Adapters, Bindings, beside, bind
 from purra.runs.directory import Directory
 from purra.runs.log import RunLog, place
 from purra.runs.patience import PatientStore
@@ -39,6 +38,7 @@ from purra.runs.performers import Performers
 from purra.runs.result import Result, result_of
 from purra.runs.run import Run
 from purra.runs.shell import Shell
+from purra.runs.tasks import Tasks
 from purra.stores.memory import MemoryStore
 from purra.values import deeper, freeze
 
@@ -86,24 +86,41 @@ class Kernel:
         )
 
     @classmethod
-    def of(cls, ports: Adapters, store: Store, agent: Agent) -> Self:
-        """A kernel on ports that already check what they carry (hosted plugins)."""
+    def of(
+        cls,
+        ports: Adapters,
+        store: Store,
+        agent: Agent,
+        *,
+        tools: Iterable[Tools | Callable[..., Any]] = (),
+        policy: Policy | None = None,
+    ) -> Self:
+        """A kernel on ports that already check what they carry (hosted plugins).
+
+        `tools`, `policy`: objects of the embedding program beside them, as the class takes them;
+        they stay when the ports are bound anew.
+        """
         kernel = cls.__new__(cls)
-        kernel._set_up(ports, store, agent)
+        checked = local.local_policy(policy) if policy is not None else None
+        own = Adapters(tools=(local.local_tools(tools),), policy=checked)
+        kernel._set_up(ports, store, agent, own)
         return kernel
 
-    def _set_up(self, ports: Adapters, store: Store, agent: Agent) -> None:
+    def _set_up(
+        self, ports: Adapters, store: Store, agent: Agent, own: Adapters | None = None
+    ) -> None:
         self.clock = SystemClock()
         self.about = {}
         self.agent = agent
         self.store = PatientStore(store)
-        self._ports = ports
+        self._own = own or Adapters()
+        self._ports = beside(ports, self._own)
         self._gates = Gates()
         self._shells: dict[str, Shell] = {}
         self._registry: Registry[Bindings] = Registry(self._released)
         self._leaving: list[tuple[Bindings, Callable[[], None]]] = []
         self._stack = AsyncExitStack()
-        self._tasks: TaskGroup | None = None
+        self._tasks: Tasks | None = None
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -114,8 +131,8 @@ class Kernel:
         bindings = await bind(self.agent, self._ports)
         self._registry.publish(self.agent.id, {BOUND: bindings})
         await self._heartbeat.register()
-        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        self._tasks.start_soon(self._heartbeat.beat)
+        self._tasks = await self._stack.enter_async_context(Tasks())
+        self._tasks.start(self._heartbeat.beat())
         return self
 
     async def __aexit__(
@@ -126,13 +143,13 @@ class Kernel:
     ) -> None:
         """Stops working. Runs that go on are left as they are, to be resumed by anyone."""
         if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+            self._tasks.stop()
         self._tasks = None
         await self._stack.__aexit__(None, None, None)
         with anyio.CancelScope(shield=True):
             await self._heartbeat.leave()
 
-    def _open(self) -> tuple[TaskGroup, Bindings]:
+    def _open(self) -> tuple[Tasks, Bindings]:
         bindings = self._registry.current.get(BOUND)
         if self._tasks is None or bindings is None:
             raise PurraError("not_open", "use it as `async with kernel:`", where="kernel")
@@ -165,7 +182,7 @@ class Kernel:
             if session and not turns.free(turn):
                 self._refuse_if_busy(session, turn)
                 await self._create_queued(run_id, started, turn)
-                tasks.start_soon(self._queue, run, session)
+                tasks.start(self._queue(run, session))
                 return run
             try:
                 log = await self._create(run_id, started, turn)
@@ -173,7 +190,7 @@ class Kernel:
                 if error.detail.get("key") == keys.turn(session):
                     continue  # another run of the session was faster: look again
                 raise
-            tasks.start_soon(self._work, run, log)
+            tasks.start(self._work(run, log))
             return run
 
     async def resume(self, run_id: str) -> Run:
@@ -193,10 +210,10 @@ class Kernel:
         self._check_preset(state)
         session = state.started["session"]
         if not state.term and not turns.holds(await self._turn(session), run_id):
-            tasks.start_soon(self._queue, run, session)
+            tasks.start(self._queue(run, session))
             return run
         log = await self._take_over(state, lease)
-        tasks.start_soon(self._work, run, log)
+        tasks.start(self._work(run, log))
         return run
 
     async def cancel(self, run_id: str, *, by: str = "") -> bool:
@@ -266,6 +283,7 @@ class Kernel:
         5). `released` is called once, when nothing can reach the previous ports any more. Raises
         `PurraError`, e.g. `duplicate_tool`; then nothing has changed.
         """
+        ports = beside(ports, self._own)
         bindings = await bind(self.agent, ports)
         _, old = self._open()
         self._ports = ports
@@ -456,7 +474,7 @@ class Kernel:
             if fault.code == "ownership_lost":
                 return  # somebody else has just taken it, and will find the entry
             raise
-        tasks.start_soon(self._work, run, log)
+        tasks.start(self._work(run, log))
 
     async def _queue(self, run: Run, session: str) -> None:
         """Waits for the run's turn in its session, then works on it."""

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from purra.errors import PurraError
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["Signature", "read_signature", "read_typed_dict"]
 
 _SCALARS: Final[Mapping[Any, str]] = {
     str: "string",
@@ -86,18 +86,34 @@ def read_signature(
     return Signature(summary, _object(properties, required), filled)
 
 
+def read_typed_dict(kind: Any, where: str) -> Signature:
+    """The keys of a `TypedDict`, which errors call `where`, as if they were parameters; its whole
+    docstring is the description.
+
+    Raises `PurraError(invalid_argument)` for any other type and for keys that have no JSON form.
+    """
+    if not typing.is_typeddict(kind):
+        raise _refuse(where, f"a TypedDict expected, found {kind!r}")
+    try:
+        parameters = _typed_dict(kind, where)
+    except NameError as error:
+        raise _unknown_name(where, error) from None
+    return Signature(inspect.cleandoc(kind.__doc__ or ""), parameters)
+
+
 def _evaluated(function: Any, parameter: inspect.Parameter, where: str) -> Any:
     holder = types.SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     defined_in = getattr(inspect.unwrap(function), "__globals__", {})
     try:
         hints = typing.get_type_hints(holder, globalns=defined_in, include_extras=True)
     except NameError as error:
-        raise _refuse(
-            where,
-            f"the annotation {error.name!r} is not known where the function is defined",
-            "import it outside `if TYPE_CHECKING`",
-        ) from None
+        raise _unknown_name(where, error) from None
     return hints[parameter.name]
+
+
+def _unknown_name(where: str, error: NameError) -> PurraError:
+    what = f"the annotation {error.name!r} is not known where it stands"
+    return _refuse(where, what, "import it outside `if TYPE_CHECKING`")
 
 
 def _object(properties: dict[str, Any], required: Sequence[str]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ process, and drift is named by component (PRE-09, K59).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from purra.agent import Agent
-from purra.context.assembly import Providers
+from purra.context.assembly import Providers, offers_estimate
 from purra.contracts.model import Model, ToolOffer
 from purra.contracts.policy import Policy
 from purra.contracts.tool import Tools, ToolSchema
@@ -20,10 +20,12 @@ from purra.errors import PurraError
 from purra.gateway.preflight import CompiledCatalog, compile_catalog
 from purra.values import digest
 
-__all__ = ["BOUND", "Adapters", "Bindings", "bind"]
+__all__ = ["BOUND", "Adapters", "Bindings", "beside", "bind"]
 
 BOUND: Final = "bindings"
 """The name under which a kernel's registry holds them."""
+_EMBEDDED: Final = "(object)"
+"""Stands for the address of an adapter that is no plugin's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +42,32 @@ class Adapters:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
+def beside(ports: Adapters, own: Adapters) -> Adapters:
+    """`ports` with the tools and the policy of the embedding code beside them.
+
+    Such a policy is pinned by its place, so that a process without it does not go on with the run.
+    """
+    if own.policy is None:
+        return replace(ports, tools=(*ports.tools, *own.tools))
+    names = {**ports.names, "policy": _EMBEDDED}
+    return replace(ports, tools=(*ports.tools, *own.tools), policy=own.policy, names=names)
+
+
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """`tools`: which set runs a tool, by name. `offers`: what the model is told of them."""
+    """`tools`: which set runs a tool, by name. `offers`: what the model is told of them;
+    `offers_estimate`: the tokens that they take of each request. `fingerprint`: one digest over all
+    components (PRE-03, PRE-04).
+    """
 
     agent: Agent
     adapters: Adapters
     catalog: CompiledCatalog
     tools: Mapping[str, Tools]
     offers: tuple[ToolOffer, ...]
+    offers_estimate: int
     components: Mapping[str, str]
-
-    @property
-    def fingerprint(self) -> str:
-        """One digest over all components (PRE-03, PRE-04)."""
-        return digest(self.components)
+    fingerprint: str
 
     def drift(self, components: Mapping[str, str]) -> tuple[str, ...]:
         """Names of the components that differ from what a run was started with."""
@@ -76,7 +89,16 @@ async def bind(agent: Agent, adapters: Adapters) -> Bindings:
             schemas.append(schema)
     offers = tuple(ToolOffer(s.name, s.description, s.parameters) for s in schemas)
     components = _components(agent, adapters.names, schemas)
-    return Bindings(agent, adapters, compile_catalog(schemas), owners, offers, components)
+    return Bindings(
+        agent,
+        adapters,
+        compile_catalog(schemas),
+        owners,
+        offers,
+        offers_estimate([offer.parameters for offer in offers]),
+        components,
+        digest(components),
+    )
 
 
 def _components(

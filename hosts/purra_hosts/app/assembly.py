@@ -9,9 +9,10 @@ before `open_kernel` gives the kernel, and one that cannot start is an error the
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,9 @@ from typing import Any, Final
 
 import anyio
 
+from purra.adapters import local_policy, local_tools
+from purra.contracts.policy import Policy
+from purra.contracts.tool import Tools
 from purra.errors import PurraError
 from purra.journal.events import Fact
 from purra.kernel import Kernel
@@ -37,6 +41,7 @@ from purra_hosts.restarts import RestartPolicy
 
 __all__ = [
     "Application",
+    "Own",
     "Watchers",
     "make_state",
     "open_application",
@@ -61,6 +66,14 @@ class Watchers:
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """Objects of the embedding program, beside the plugins of a manifest."""
+
+    tools: tuple[Tools | Callable[..., Any], ...] = ()
+    policy: Policy | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Application:
     """An open kernel, the host that runs its plugins, and the plan that both follow."""
 
@@ -82,38 +95,49 @@ class Application:
 async def open_kernel(
     manifest: str | os.PathLike[str],
     *,
+    tools: Iterable[Tools | Callable[..., Any]] = (),
+    policy: Policy | None = None,
     params: Mapping[str, Parameter] | None = None,
     state: str | os.PathLike[str] | None = None,
     watchers: Watchers | None = None,
 ) -> AsyncIterator[Kernel]:
     """A kernel as the host manifest describes it, for the length of an `async with` block.
 
-    `params`: values for declared parameters; relative paths in them are relative to the current
-    folder. `state`: the folder that `{state}` stands for. When the block ends, every plugin process
-    is gone; runs that were going on are left as they are, to be resumed.
+    `tools`, `policy`: objects of the calling program beside the manifest's plugins, as `Kernel`
+    takes them; a run that was started with them cannot be resumed without them. `params`: values
+    for declared parameters; relative paths in them are relative to the current folder. `state`: the
+    folder that `{state}` stands for. When the block ends, every plugin process is gone; runs that
+    were going on are left as they are, to be resumed.
 
-    Raises `PurraError` before anything started (see `make_plan`), or if an eager plugin or the
+    Raises `PurraError` before anything started (see `make_plan`; `invalid_argument` for objects
+    that are no adapters, and for a policy beside the manifest's own), or if an eager plugin or the
     store cannot start.
     """
     caller = Caller(params=params, state=None if state is None else Path(state))
     plan = make_plan(Path(manifest), caller)
-    async with open_application(plan, watchers=watchers) as application:
+    async with open_application(plan, Own(tuple(tools), policy), watchers=watchers) as application:
         yield application.kernel
 
 
 @asynccontextmanager
 async def open_application(
-    plan: Plan, *, watchers: Watchers | None = None, start_all: bool = False
+    plan: Plan,
+    own: Own | None = None,
+    *,
+    watchers: Watchers | None = None,
+    start_all: bool = False,
 ) -> AsyncIterator[Application]:
     """Carries a plan out. The kernel of a plan for the store alone can look at runs and end them.
 
-    `start_all`: not only eager plugins are ready before the kernel is given, so that a set-up that
-    does not work is known before there is a run.
+    `own`: what the embedding program brings. `start_all`: not only eager plugins are ready before
+    the kernel is given, so that a set-up that does not work is known before there is a run.
 
     Raises `PurraError`: the host's code, or `plugin_broken`, if one of those cannot start;
     `invalid_argument` if the state folder cannot be made.
     """
     watchers = watchers or Watchers()
+    own = own or Own()
+    _check_own(own, plan)
     make_state(plan)
     async with AsyncExitStack() as stack:
         told = _Told(watchers.events)
@@ -125,6 +149,8 @@ async def open_application(
             adapters_of(plan.match, routes),
             store_of(plan.match, routes),
             plan.host.agent,
+            tools=own.tools,
+            policy=own.policy,
         )
         bulletin = Bulletin(host, kernel)
         reloader = Reloader(plan, host, kernel, bulletin)
@@ -139,7 +165,7 @@ async def open_application(
 
 
 def run_sync(
-    manifest: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Kernel,
     prompt: str,
     *,
     session: str = "",
@@ -148,15 +174,40 @@ def run_sync(
 ) -> Result:
     """One run from beginning to end, for scripts: opens, submits, waits, closes.
 
-    Raises what `open_kernel` and `Kernel.submit` raise; a run that fails is a `Result`.
+    `source`: a host manifest, or a kernel that is not open yet; `params` and `state` are for a
+    manifest.
+
+    Raises what `open_kernel` and `Kernel.submit` raise, and `PurraError(invalid_argument)` where an
+    event loop runs already; a run that fails is a `Result`.
     """
+    if _in_a_loop():
+        what = "an event loop runs in this thread already"
+        hint = "in a notebook or a coroutine: `async with purra.open_kernel(…) as kernel:`"
+        raise PurraError("invalid_argument", what, where="run_sync", hint=hint)
+    if not isinstance(source, Kernel):
+        opening: AbstractAsyncContextManager[Kernel] = open_kernel(
+            source, params=params, state=state
+        )
+    elif params is None and state is None:
+        opening = source
+    else:
+        what = "params and state are for a manifest"
+        raise PurraError("invalid_argument", what, where="run_sync")
 
     async def main() -> Result:
-        async with open_kernel(manifest, params=params, state=state) as kernel:
+        async with opening as kernel:
             run = await kernel.submit(prompt, session=session)
             return await run.wait()
 
     return anyio.run(main)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def make_state(plan: Plan) -> None:
@@ -175,6 +226,20 @@ def make_state(plan: Plan) -> None:
             f"the state folder {folder} cannot be made: {error.strerror}",
             hint="name another one with --state",
         ) from None
+
+
+def _check_own(own: Own, plan: Plan) -> None:
+    """Before anything starts. Raises `PurraError`: what `Kernel` raises for such objects, and
+    `invalid_argument` for a second policy.
+    """
+    local_tools(own.tools)
+    if own.policy is None:
+        return
+    local_policy(own.policy)
+    if plan.host.adapters.policy is not None:
+        what = f"{plan.host.path} names a policy too ({plan.host.adapters.policy})"
+        hint = "leave one of them out: only one policy decides"
+        raise PurraError("invalid_argument", what, where="policy", hint=hint)
 
 
 class _Told:
