@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import calls, payloads, streams
+from tests.bench import calls, cold, payloads, streams
 from tests.bench.measure import Goal, Section, environment, run_rounds
 from tests.bench.report import document, goal_lines, tables, write_page
 
 __all__ = ["GOALS", "SECTIONS", "main"]
 
-SECTIONS: Final[Sequence[Section]] = (calls.SECTION, streams.SECTION, payloads.SECTION)
-GOALS: Final[Sequence[Goal]] = (*calls.GOALS, *streams.GOALS, *payloads.GOALS)
+PARTS: Final = (calls, streams, payloads, cold)
+SECTIONS: Final[Sequence[Section]] = [each.SECTION for each in PARTS]
+GOALS: Final[Sequence[Goal]] = [goal for each in PARTS for goal in each.GOALS]
 ROUNDS: Final = 5
 BUDGET_S: Final = 225.0
 """A run that was asked for nothing in particular ends within four minutes."""

@@ -56,13 +56,18 @@ def _launch(folder: Path, **more: Any) -> Launch:
     )
 
 
-def bench_launch(plugin: str = "bench", isolation: str = "none") -> Launch:
-    """The plugin beside this file. `plugin`: its id, so that one host can have two of it."""
+def bench_launch(
+    plugin: str = "bench", isolation: str = "none", coroutines: bool = False
+) -> Launch:
+    """The plugin beside this file, or the one whose handlers are coroutines.
+
+    `plugin`: its id, so that one host can have two of it.
+    """
     return _launch(
         FOLDER,
         plugin=plugin,
-        offers=OFFERS,
-        entry="bench_plugin:plugin",
+        offers=(("tool", "echo"),) if coroutines else OFFERS,
+        entry="bench_coroutines:plugin" if coroutines else "bench_plugin:plugin",
         sys_path=(str(FOLDER),),
         isolation=Isolation(isolation),
     )

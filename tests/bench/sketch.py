@@ -4,7 +4,8 @@ Many calls over one socket, each with an id; an asyncio host; streams with credi
 frames of their own. It has no deadline, no cancellation, no supervision, no typed error, no check
 of a value and no limit, so it is a bound and no equal. `strict` puts the project's codec into it.
 
-`python sketch.py loop|block [strict]` is the worker on descriptor 0, on an event loop or without.
+`python -m tests.bench.sketch [strict]` is the worker on descriptor 0, on an event loop; `lean.py`
+is the one without.
 """
 
 from __future__ import annotations
@@ -12,36 +13,34 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
-import msgpack  # type: ignore[import-untyped]
+from tests.bench.lean import ANSWER, BUFFER_BYTES, CALL, HANDLERS, HEADER, codec
 
-__all__ = ["Sketch", "sketch"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tests.bench.lean import Codec
 
-HEADER: Final = struct.Struct("<IIB")
-CALL, ANSWER, OPEN, ITEMS, END, CREDIT, RAW = range(7)
-BUFFER_BYTES: Final = 256 * 1024
+__all__ = ["ROOT", "WORKERS", "Sketch", "sketch"]
+
+ROOT: Final = Path(__file__).parents[2]
+WORKERS: Final = {
+    "loop": [sys.executable, "-m", "tests.bench.sketch"],
+    "block": [sys.executable, str(Path(__file__).with_name("lean.py"))],
+}
+"""How the worker of each kind is started, in `ROOT`."""
+
+OPEN, ITEMS, END, CREDIT, RAW = range(2, 7)
 SLICE_BYTES: Final = 256 * 1024
 SOCKET_BYTES: Final = 1 << 20
 BATCH_ITEMS: Final = 512
 WINDOW_ITEMS: Final = 1024
-
-Codec = tuple[Callable[[Any], bytes], Callable[[Any], Any]]
-
-
-def codec(strict: bool) -> Codec:
-    """How values become bytes, and back."""
-    if strict:
-        from purra_bridge.wire.codec import decode, encode
-
-        return encode, decode
-    return msgpack.Packer().pack, msgpack.unpackb
 
 
 class Sketch(asyncio.BufferedProtocol):
@@ -244,8 +243,8 @@ async def sketch(kind: str = "loop", *, strict: bool = False) -> AsyncIterator[S
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             end.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
     ours.setblocking(False)
-    arguments = [sys.executable, __file__, kind, *(["strict"] if strict else [])]
-    worker = await asyncio.create_subprocess_exec(*arguments, stdin=theirs.fileno())
+    arguments = [*WORKERS[kind], *(["strict"] if strict else [])]
+    worker = await asyncio.create_subprocess_exec(*arguments, stdin=theirs.fileno(), cwd=ROOT)
     theirs.close()
     loop = asyncio.get_running_loop()
     _, host = await loop.connect_accepted_socket(lambda: Sketch(codec(strict)), ours)
@@ -259,28 +258,7 @@ async def sketch(kind: str = "loop", *, strict: bool = False) -> AsyncIterator[S
 # --- the worker -----------------------------------------------------------------------------------
 
 
-def _add(value: Any) -> Any:
-    return str(value["a"] + value["b"])
-
-
-def _model(value: Any) -> Any:
-    """A round of a model that calls the tool until it was called often enough."""
-    messages, rounds = value
-    done = len(messages) // 2
-    if done >= rounds:
-        return {"role": "assistant", "text": "done", "calls": []}
-    call = {"id": f"c{done}", "name": "add", "arguments": f'{{"a": 1, "b": {done}}}'}
-    return {"role": "assistant", "text": "", "calls": [call]}
-
-
-HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "echo": lambda value: value,
-    "add": _add,
-    "model": _model,
-}
-
-
-async def _serve_loop(pair: Codec) -> None:
+async def _serve(pair: Codec) -> None:
     channel = socket.socket(fileno=os.dup(0))
     channel.setblocking(False)
     loop = asyncio.get_running_loop()
@@ -288,39 +266,5 @@ async def _serve_loop(pair: Codec) -> None:
     await end.closed
 
 
-def _serve_block(pair: Codec) -> None:
-    """Reads what is there, and answers all of it with one write."""
-    pack, unpack = pair
-    channel = socket.socket(fileno=os.dup(0))
-    channel.setblocking(True)
-    buffer, filled = bytearray(BUFFER_BYTES), 0
-    view = memoryview(buffer)
-    while count := channel.recv_into(view[filled:]):
-        filled += count
-        at = 0
-        answers: list[bytes] = []
-        while filled - at >= HEADER.size:
-            size, number, _ = HEADER.unpack_from(buffer, at)
-            end = at + HEADER.size + size
-            if end > filled:
-                break
-            method, value = unpack(view[at + HEADER.size : end])
-            body = pack(HANDLERS[method](value))
-            answers += (HEADER.pack(len(body), number, ANSWER), body)
-            at = end
-        left = filled - at
-        view[:left] = view[at:filled]
-        filled = left
-        if answers:
-            channel.sendall(b"".join(answers))
-
-
 if __name__ == "__main__":
-    chosen = codec("strict" in sys.argv[2:])
-    if sys.argv[1] == "loop":
-        asyncio.run(_serve_loop(chosen))
-    else:
-        try:
-            _serve_block(chosen)
-        except ConnectionError:
-            pass
+    asyncio.run(_serve(codec("strict" in sys.argv[1:])))

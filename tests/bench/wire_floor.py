@@ -34,12 +34,13 @@ class Floor:
         self.channel = channel
         self.descriptor = channel.fileno()
         self._unpacker = msgpack.Unpacker()
+        self._ahead = 0
 
     def call(self, value: Any) -> Any:
         """An echo, checked by nobody."""
         os.write(self.descriptor, msgpack.packb(value))
         while True:
-            self._unpacker.feed(os.read(self.descriptor, READ_BYTES))
+            self._feed()
             for answer in self._unpacker:
                 return answer
 
@@ -53,7 +54,7 @@ class Floor:
         os.write(self.descriptor, b"".join([msgpack.packb(value) for _ in range(inflight)]))
         sent, done = inflight, 0
         while done < count:
-            self._unpacker.feed(os.read(self.descriptor, READ_BYTES))
+            self._feed()
             found = sum(1 for _ in self._unpacker)
             done += found
             more = min(found, count - sent)
@@ -66,7 +67,10 @@ class Floor:
         self.channel.sendall(b"".join([_framed(encode(value)) for _ in range(inflight)]))
         sent, done, buffer = inflight, 0, bytearray()
         while done < count:
-            buffer += self.channel.recv(READ_BYTES)
+            data = self.channel.recv(READ_BYTES)
+            if not data:
+                raise EOFError
+            buffer += data
             found = sum(1 for body in _frames(buffer) if decode(body) is not None)
             done += found
             more = min(found, count - sent)
@@ -76,20 +80,26 @@ class Floor:
 
     def items(self, count: int) -> None:
         """Reads a stream of `count` packed items."""
-        found = 0
-        while found < count:
-            self._unpacker.feed(os.read(self.descriptor, READ_BYTES))
+        while self._ahead < count:
+            self._feed()
             for _ in self._unpacker:
-                found += 1
+                self._ahead += 1
+        self._ahead -= count
 
     def paced(self, count: int) -> list[float]:
         """How long each of `count` items was under way, in seconds; the worker paces them."""
         delays: list[float] = []
         while len(delays) < count:
-            self._unpacker.feed(os.read(self.descriptor, READ_BYTES))
+            self._feed()
             now = time.monotonic()
             delays += [now - float(item) for item in self._unpacker]
         return delays
+
+    def _feed(self) -> None:
+        data = os.read(self.descriptor, READ_BYTES)
+        if not data:
+            raise EOFError
+        self._unpacker.feed(data)
 
     def bulk(self, data: bytes, into: bytearray | None) -> bytearray:
         """Sends bytes and gets them back, into `into` or a fresh buffer."""
