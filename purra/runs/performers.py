@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from purra.context.assembly import Assembled, assemble, offers_estimate, restore
+from purra.context.assembly import Assembled, assemble, restore
 from purra.contracts.call import Stop
 from purra.contracts.messages import Message
 from purra.contracts.model import Model, ModelProfile, ModelRequest
@@ -133,7 +133,6 @@ class Performers:
 
     async def _assemble(self) -> Fact:
         state = self._state
-        reserved = offers_estimate([offer.parameters for offer in self._bindings.offers])
         try:
             assembled: Assembled = await assemble(
                 self._log.store,
@@ -141,7 +140,7 @@ class Performers:
                 self._bindings.agent,
                 await self._profile(),
                 state,
-                reserved + state.estimate,
+                self._bindings.offers_estimate + state.estimate,
             )
         except PurraError as error:
             if isinstance(error, AdapterError) and error.origin == "store":

@@ -302,16 +302,7 @@ class _Draft:
             )
 
     def apply(self, op: Op) -> None:
-        match op:
-            case Append():
-                self._append(op)
-            case Put() | Touch() | Delete():
-                self._write(op)
-            case Seal():
-                self._sealed.add(op.stream)
-                self._change(op.stream, _seal)
-            case Drop():
-                self._change(op.stream, _drop)
+        _APPLY[type(op)](self, op)
 
     def land(self) -> Receipt:
         """Makes the draft true. Nothing in here can fail."""
@@ -339,22 +330,37 @@ class _Draft:
         self._heads[op.stream] = head + len(op.records)
         self._change(op.stream, lambda stream: stream.records.extend(op.records))
 
-    def _write(self, op: Put | Touch | Delete) -> None:
+    def _put(self, op: Put) -> None:
+        slot = self._expected(op)
+        new = _Slot(op.value, slot.last_revision + 1, self._expiry(op.ttl_ms), present=True)
+        self._write(op.key, new)
+
+    def _touch(self, op: Touch) -> None:
+        slot = self._expected(op)
+        if slot.lapsed(self._now_ms):
+            raise _key_conflict(op.key, slot, lapsed=True)
+        self._write(op.key, replace(slot, expires_ms=self._expiry(op.ttl_ms)))
+
+    def _delete(self, op: Delete) -> None:
+        slot = self._expected(op)
+        self._write(op.key, _Slot(None, slot.last_revision, 0, present=False))
+
+    def _seal(self, op: Seal) -> None:
+        self._sealed.add(op.stream)
+        self._change(op.stream, _seal)
+
+    def _drop(self, op: Drop) -> None:
+        self._change(op.stream, _drop)
+
+    def _expected(self, op: Put | Touch | Delete) -> _Slot:
         slot = self._slot(op.key)
         if slot.revision != op.expect:
             raise _key_conflict(op.key, slot)
-        match op:
-            case Put():
-                expires_ms = self._expiry(op.ttl_ms)
-                new = _Slot(op.value, slot.last_revision + 1, expires_ms, present=True)
-            case Touch():
-                if slot.lapsed(self._now_ms):
-                    raise _key_conflict(op.key, slot, lapsed=True)
-                new = replace(slot, expires_ms=self._expiry(op.ttl_ms))
-            case Delete():
-                new = _Slot(None, slot.last_revision, 0, present=False)
-        self._new_slots[op.key] = new
-        self.names.append(op.key)
+        return slot
+
+    def _write(self, key: str, slot: _Slot) -> None:
+        self._new_slots[key] = slot
+        self.names.append(key)
 
     def _change(self, name: str, change: Callable[[_Stream], None]) -> None:
         self._changes.append((name, change))
@@ -372,6 +378,16 @@ class _Draft:
 
     def _slot(self, key: str) -> _Slot:
         return self._new_slots.get(key, self._slots.get(key, _NOTHING))
+
+
+_APPLY: Final[Mapping[type[Op], Callable[[_Draft, Any], None]]] = {
+    Append: _Draft._append,
+    Put: _Draft._put,
+    Touch: _Draft._touch,
+    Delete: _Draft._delete,
+    Seal: _Draft._seal,
+    Drop: _Draft._drop,
+}
 
 
 class _Watcher:
