@@ -1,8 +1,8 @@
 """The command `purra`: its commands, and how every error leaves it.
 
 Each command is a file in `commands`; other distributions add theirs through the entry point group
-`purra.commands`, whose names are commands and whose values are typer apps. Such an app is loaded
-only when it is called. Nothing heavy is imported before a command runs.
+`purra.commands`, whose names are commands and whose values are typer apps. Only what is called is
+loaded; all of it for the list of commands. Nothing heavy is imported before a command runs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ _GROUPS: Final = {
 }
 
 
+_OURS: Final = frozenset({*_SINGLE, *_GROUPS})
+
+
 def build(arguments: Sequence[str]) -> typer.Typer:
-    """The app for these arguments: all of our commands, and the foreign one that is called."""
+    """The app for these arguments: with the one command that they call, else with all."""
     app = typer.Typer(
         name="purra",
         no_args_is_help=True,
@@ -53,15 +56,20 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         help="Run agents whose adapters are plugins in supervised subprocesses.",
     )
     app.callback()(_root)
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    foreign = {} if called in _OURS else _foreign()
+    known = called in _OURS or called in foreign
     for name, where in _SINGLE.items():
-        app.command(name, no_args_is_help=name not in _READY)(_load(where))
+        if name == called or not known:
+            app.command(name, no_args_is_help=name not in _READY)(_load(where))
     for name, where in _GROUPS.items():
-        app.add_typer(_load(where), name=name)
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        if entry.name in arguments[:2]:
-            app.add_typer(entry.load(), name=entry.name)
-        elif entry.name not in {*_SINGLE, *_GROUPS}:
-            app.add_typer(_elsewhere(entry), name=entry.name)
+        if name == called or not known:
+            app.add_typer(_load(where), name=name)
+    for name, entry in foreign.items():
+        if name == called:
+            app.add_typer(entry.load(), name=name)
+        elif not known:
+            app.add_typer(_listed(entry), name=name)
     return app
 
 
@@ -71,9 +79,24 @@ def _root(
     """Run agents whose adapters are plugins in supervised subprocesses."""
 
 
-def _elsewhere(entry: importlib.metadata.EntryPoint) -> typer.Typer:
+def _foreign() -> dict[str, importlib.metadata.EntryPoint]:
+    found = importlib.metadata.entry_points(group=GROUP)
+    return {entry.name: entry for entry in found if entry.name not in _OURS}
+
+
+def _listed(entry: importlib.metadata.EntryPoint) -> typer.Typer:
+    """Another distribution's command in the list; one that is broken must not break the list."""
+    try:
+        app = entry.load()
+    except Exception as error:  # whatever its import raises
+        app = None
+        fault = f"cannot be loaded: {type(error).__name__}: {error}"
+    else:
+        fault = "is no typer app"
+    if isinstance(app, typer.Typer):
+        return app
     owner = entry.dist.name if entry.dist else "another package"
-    return typer.Typer(name=entry.name, help=f"From {owner}.")
+    return typer.Typer(name=entry.name, help=f"From {owner}: {fault}.")
 
 
 def _load(where: str):  # type: ignore[no-untyped-def]  # a typer app or a command function
