@@ -6,7 +6,7 @@ do not see each other (invariant 10). Everything it knows that must last is in t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -117,6 +117,7 @@ class Kernel:
         self._ports = beside(ports, self._own)
         self._gates = Gates()
         self._shells: dict[str, Shell] = {}
+        self._handles: dict[str, Run] = {}
         self._registry: Registry[Bindings] = Registry(self._released)
         self._leaving: list[tuple[Bindings, Callable[[], None]]] = []
         self._stack = AsyncExitStack()
@@ -146,6 +147,7 @@ class Kernel:
             self._tasks.stop()
         self._tasks = None
         await self._stack.__aexit__(None, None, None)
+        self._handles.clear()
         with anyio.CancelScope(shield=True):
             await self._heartbeat.leave()
 
@@ -182,7 +184,7 @@ class Kernel:
             if session and not turns.free(turn):
                 self._refuse_if_busy(session, turn)
                 await self._create_queued(run_id, started, turn)
-                tasks.start(self._queue(run, session))
+                self._start(tasks, run, self._queue(run, session))
                 return run
             try:
                 log = await self._create(run_id, started, turn)
@@ -190,30 +192,33 @@ class Kernel:
                 if error.detail.get("key") == keys.turn(session):
                     continue  # another run of the session was faster: look again
                 raise
-            tasks.start(self._work(run, log))
+            self._start(tasks, run, self._work(run, log))
             return run
 
     async def resume(self, run_id: str) -> Run:
-        """Takes up a run that nobody works on, where its journal ends.
+        """Takes up a run that nobody works on, where its journal ends. One that goes on in
+        this kernel, or has ended, is given as it is.
 
         Waits while a dead owner's lease on another machine lapses. Raises `PurraError`:
         `run_not_found`, `ownership_lost` if another kernel works on it, `preset_mismatch` naming
         the components that differ from what the run was started with.
         """
         tasks, _ = self._open()
-        run = Run(run_id, self.store, self.cancel)
         lease = await self.runs.lease(run_id)
         state = await self.runs.state(run_id)
+        if run_id in self._handles:
+            return self._handles[run_id]
+        run = Run(run_id, self.store, self.cancel)
         if state.ended:
             run.settle(result_of(state))
             return run
         self._check_preset(state)
         session = state.started["session"]
         if not state.term and not turns.holds(await self._turn(session), run_id):
-            tasks.start(self._queue(run, session))
+            self._start(tasks, run, self._queue(run, session))
             return run
         log = await self._take_over(state, lease)
-        tasks.start(self._work(run, log))
+        self._start(tasks, run, self._work(run, log))
         return run
 
     async def cancel(self, run_id: str, *, by: str = "") -> bool:
@@ -390,6 +395,16 @@ class Kernel:
 
     # -- working ------------------------------------------------------------------------------
 
+    def _start(self, tasks: Tasks, run: Run, work: Coroutine[Any, Any, None]) -> None:
+        """`run` is the handle on it until `work` settles it."""
+        self._handles[run.id] = run
+        tasks.start(work)
+
+    def _settle(self, run: Run, outcome: Result | PurraError) -> None:
+        if self._handles.get(run.id) is run:  # else somebody has taken it up again meanwhile
+            del self._handles[run.id]
+        run.settle(outcome)
+
     async def _work(self, run: Run, log: RunLog) -> None:
         """Drives an owned run until it ends or rests, and again if something came meanwhile."""
         outcome: Result | PurraError = PurraError(
@@ -406,7 +421,7 @@ class Kernel:
             if fault.code != "ownership_lost":  # else whoever wrote has taken the run up
                 outcome = fault
         finally:
-            run.settle(outcome)
+            self._settle(run, outcome)
 
     async def _drive(self, run: Run, log: RunLog) -> Result | PurraError:
         performers = Performers(log, self._registry, self._gates)
@@ -474,19 +489,19 @@ class Kernel:
             if fault.code == "ownership_lost":
                 return  # somebody else has just taken it, and will find the entry
             raise
-        tasks.start(self._work(run, log))
+        self._start(tasks, run, self._work(run, log))
 
     async def _queue(self, run: Run, session: str) -> None:
         """Waits for the run's turn in its session, then works on it."""
         try:
             state = await self._wait_turn(run.id, session)
             if state.ended:
-                run.settle(result_of(state))
+                self._settle(run, result_of(state))
                 return
             self._check_preset(state)
             log = await self._take_over(state, await self.runs.lease(run.id))
         except PurraError as fault:
-            run.settle(fault)
+            self._settle(run, fault)
             return
         await self._work(run, log)
 
