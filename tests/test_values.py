@@ -78,7 +78,7 @@ def test_freezing_keeps_and_detaches(value: Any) -> None:
 
 
 def test_nothing_reaches_the_inside() -> None:
-    """JSON-08: neither through the source nor through the frozen value."""
+    """API-05, JSON-08: neither through the source nor through the frozen value."""
     source = {"rows": [{"n": 1}]}
     frozen = freeze(source)
     source["rows"].append({"n": 2})

@@ -146,7 +146,8 @@ def assert_reconciled(stage: Stage, run: str) -> None:
 
 @pytest.mark.parametrize("point", UNAIDED)
 def test_a_kill_with_nothing_in_doubt_is_resumed_unaided(tmp_path: Path, point: str) -> None:
-    """RUN-15: lease, fold, decide; a kill inside a model call charges one new attempt (REC-04)."""
+    """TST-08, RUN-15: lease, fold, decide; a kill inside a model call charges one new attempt
+    (REC-04)."""
     stage = Stage(tmp_path).puppets(["hand.write"], fused=True)
     printed = killed(stage, point, "run", PROMPT)
     run = objects(printed)[0]["run"] if printed else left_by(stage).run
@@ -169,7 +170,7 @@ def cuts_an_attempt(point: str) -> bool:
 
 @pytest.mark.parametrize("point", BLOCKING)
 def test_a_kill_between_claim_and_receipt_blocks_by_name(tmp_path: Path, point: str) -> None:
-    """TOOL-20, RUN-15: nothing is repeated; evidence lets the run finish."""
+    """TST-08, TOOL-20, RUN-15: nothing is repeated; evidence lets the run finish."""
     stage = Stage(tmp_path).puppets(["hand.write"], fused=True)
     killed(stage, point, "run", PROMPT)
     left = left_by(stage)

@@ -41,7 +41,8 @@ KNOWERS = {
 
 
 def test_imports_point_inwards() -> None:
-    """The contracts of `[tool.importlinter]`: rings, and what wire and SDK must never load."""
+    """API-02: the contracts of `[tool.importlinter]`: rings, and what wire and SDK must never
+    load."""
     ran = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=ROOT,
@@ -54,6 +55,8 @@ def test_imports_point_inwards() -> None:
 
 @pytest.mark.parametrize("library", KNOWERS)
 def test_each_library_has_one_knower(library: str) -> None:
+    """API-01: a driver, a codec, a process: one place each may know it, and none is the
+    kernel's."""
     found = [
         file.path
         for file in sources()
@@ -76,7 +79,8 @@ def test_plugins_know_the_sdk_and_nothing_else_of_ours() -> None:
 
 
 def test_the_kernel_names_no_adapter() -> None:
-    """Invariant 9: none of the plugins, none of the other packages but for the lazy front door."""
+    """API-01, invariant 9: none of the plugins, none of the other packages but for the lazy front
+    door."""
     for file in sources():
         if file.module.split(".")[0] != "purra":
             continue

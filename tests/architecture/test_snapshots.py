@@ -117,7 +117,7 @@ def test_names_of_the_protocol_are_as_stored() -> None:
 
 
 def test_the_public_surface_is_as_stored() -> None:
-    """Habit 11: what can be imported, per public module."""
+    """API-03, habit 11: what can be imported, per public module."""
     _compare("exports", {name: sorted(importlib.import_module(name).__all__) for name in PUBLIC})
 
 

@@ -64,7 +64,7 @@ def test_the_front_door_is_lazy() -> None:
 
 
 def test_the_kernel_loads_no_adapter_and_no_host() -> None:
-    """Invariant 9, and its size: every module of `purra`, and what they need."""
+    """API-01, invariant 9, and its size: every module of `purra`, and what they need."""
     walk = (
         "import purra, pkgutil, importlib\n"
         "for found in pkgutil.walk_packages(purra.__path__, 'purra.'):\n"

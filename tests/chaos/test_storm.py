@@ -21,7 +21,8 @@ def children() -> set[str]:
 
 
 def test_a_storm_is_weathered(capsys: pytest.CaptureFixture[str]) -> None:
-    """Issue B: at least 20,000 calls, 30 kills, 5 reloads; each call ends once; reload loses none.
+    """PLG-28, issue B: at least 20,000 calls, 30 kills, 5 reloads; each call ends once; reload
+    loses none.
 
     H44, H50, H61, H70, SHD-006, SUP-005, SUP-014: and nothing is left, no process, descriptor or
     thread.

@@ -97,7 +97,8 @@ def test_only_an_object_has_the_right_shape(text: str, found: str) -> None:
     ],
 )
 def test_what_is_not_strict_json_is_never_repaired(text: str, line: int, column: int) -> None:
-    """TOOL-06, K05, K28: line, column and offset for the model to correct, and no payload."""
+    """OBS-07, TOOL-06, K05, K28: line, column and offset for the model to correct, and no
+    payload."""
     error = refused(STRICT, text)
     assert error.code == "invalid_tool_arguments_json"
     detail = error.detail

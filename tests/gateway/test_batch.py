@@ -75,7 +75,7 @@ def test_id_and_name_may_come_late_or_again() -> None:
     ],
 )
 def test_malformed_batches(fragments: list[Fragment], fault: str) -> None:
-    """MOD-09, K07: conflicting, missing or shared ids and names, and gaps."""
+    """OBS-07, MOD-09, K07: conflicting, missing or shared ids and names, and gaps."""
     assert malformed(*fragments) == fault
 
 

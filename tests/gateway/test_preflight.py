@@ -162,7 +162,7 @@ class Unread:
 
 
 def test_too_many_calls_are_counted_and_not_read() -> None:
-    """TOOL-09: the bound itself is inside; over it every call has the code."""
+    """OBS-07, TOOL-09: the bound itself is inside; over it every call has the code."""
     assert isinstance(judge(batch(*["fs.read"] * MAX_CALLS_PER_BATCH)), Admitted)
     calls = [Unread(number) for number in range(MAX_CALLS_PER_BATCH + 1)]
     verdict = Preflight(CATALOG, RunLimits()).check(calls)

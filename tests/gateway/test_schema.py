@@ -95,7 +95,8 @@ def test_admitted_schemas_are_frozen_copies_and_valid_json_schema(schema: dict[s
     ],
 )
 def test_any_other_keyword_is_refused_with_its_place(keyword: str) -> None:
-    """TOOL-01: at the root and inside; the error names keyword, place and what is admitted."""
+    """OBS-07, TOOL-01: at the root and inside; the error names keyword, place and what is
+    admitted."""
     for schema, where in (
         ({"type": "object", keyword: 1}, "t"),
         (with_property({keyword: 1}), "t/properties/p"),

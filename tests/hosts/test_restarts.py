@@ -21,7 +21,7 @@ NO_START = Failure("crashed", None)
 
 
 def test_waits_double_up_to_a_bound_and_jitter_only_shortens_them() -> None:
-    """SUP-009: first, factor, ceiling and jitter as configured."""
+    """PLG-14, SUP-009: first, factor, ceiling and jitter as configured."""
     policy = RestartPolicy(most=20)
     history, waits = History(), []
     for number in range(12):
@@ -35,7 +35,7 @@ def test_waits_double_up_to_a_bound_and_jitter_only_shortens_them() -> None:
 
 @pytest.mark.parametrize(("failure", "what"), [(CRASH, "ended"), (NO_START, "failed to start")])
 def test_too_many_in_the_window_open_the_circuit(failure: Failure, what: str) -> None:
-    """SUP-010, H64: three in 60 s are answered, the fourth is not."""
+    """PLG-14, SUP-010, H64: three in 60 s are answered, the fourth is not."""
     history = History()
     for number in range(3):
         history, verdict = after_failure(POLICY, history, failure, number * 15.0, 0.5)
@@ -55,7 +55,7 @@ def test_old_failures_fall_out_of_the_window() -> None:
 
 
 def test_a_failed_probe_opens_it_for_longer_and_a_good_one_closes_it() -> None:
-    """SUP-011: half-open is one start; healthy running forgets everything (SUP-012)."""
+    """PLG-14, SUP-011: half-open is one start; healthy running forgets everything (SUP-012)."""
     history, waits = History(quarantines=1), []
     for number in range(6):
         history, verdict = after_failure(POLICY, history, NO_START, 100.0 * number, 0.5)

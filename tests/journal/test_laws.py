@@ -35,7 +35,7 @@ def finished(world: World) -> World:
 @runs
 @given(dice)
 def test_every_run_ends_exactly_once(chance: random.Random) -> None:
-    """RUN-09, RUN-21: whatever happens, one terminal event, and it is the last."""
+    """STR-05, RUN-09, RUN-21: whatever happens, one terminal event, and it is the last."""
     journal = finished(World(chance)).journal
     assert [event.kind in TERMINAL for event in journal].count(True) == 1
     assert journal[-1].kind in TERMINAL
@@ -85,7 +85,7 @@ def test_recoveries_stay_within_their_budget(chance: random.Random) -> None:
 @runs
 @given(dice)
 def test_replaying_any_prefix_gives_the_same_state_and_decision(chance: random.Random) -> None:
-    """Invariant 12: resuming is folding the journal and deciding again."""
+    """STR-02, invariant 12: resuming is folding the journal and deciding again."""
     world = World(chance)
     for _ in range(30):
         if not world.step():

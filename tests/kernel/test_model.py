@@ -45,7 +45,8 @@ FIRE = ToolCallFragment(0, "c", "fire", "{}")
     ],
 )
 async def test_a_bad_end_fails_closed(chunks: list[Any], code: str) -> None:
-    """MOD-04, MOD-05, MOD-06, MOD-08, K04, K11, K13, K14: no tool, no text, no second try."""
+    """OBS-06, MOD-04, MOD-05, MOD-06, MOD-08, K04, K11, K13, K14: no tool, no text, no second
+    try."""
     model = ScriptModel(chunks)
     events, result = await play(model)
     assert result.status == "failed" and result.text == ""
@@ -91,7 +92,8 @@ async def test_malformed_and_empty_rounds_are_tried_once_more() -> None:
 
 @pytest.mark.anyio
 async def test_reasoning_is_in_no_message_and_no_event() -> None:
-    """OUT-02: diagnostic only; it is in the output stream under its own kind and nowhere else."""
+    """STR-04, OUT-02: diagnostic only; it is in the output stream under its own kind and nowhere
+    else."""
     model = ScriptModel([Reasoning("SECRET"), *ask(("fire", "["))], say("ok"))
     async with purra.Kernel(model=model, tools=[fire]) as kernel:
         run = await kernel.submit("go")

@@ -100,7 +100,7 @@ def test_memory_files_come_from_their_own_process(tmp_path: Path) -> None:
 def test_every_way_a_scripted_model_fails_is_one_typed_error(
     action: dict[str, Any], code: str
 ) -> None:
-    """MOD-28: what came before is delivered, then exactly one error."""
+    """OBS-06, MOD-28: what came before is delivered, then exactly one error."""
     steps = [{"emit": [{"content": "before"}, {"print": "noise"}, action, {"finish": "stop"}]}]
 
     async def main() -> tuple[list[Any], WireError]:

@@ -166,7 +166,7 @@ def test_a_listed_file_that_is_gone_is_said(tmp_path: Path) -> None:
 
 
 def test_nothing_is_remembered_between_calls(tmp_path: Path) -> None:
-    """H08: a changed, then a removed plugin is seen as it is now."""
+    """PLG-27, H08: a changed, then a removed plugin is seen as it is now."""
     install_plugin(tmp_path, "one")
     (before,) = discover(path=[str(tmp_path)]).plugins
     path = tmp_path / "purra_plugin_one" / "purra-plugin.toml"

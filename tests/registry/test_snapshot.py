@@ -22,7 +22,7 @@ class Value:
 
 
 def test_a_pinned_step_keeps_its_bindings_through_a_swap() -> None:
-    """REG-002: what was resolved stays resolvable; new work gets the successor."""
+    """PLG-07, REG-002: what was resolved stays resolvable; new work gets the successor."""
     registry: Registry[Value] = Registry()
     old, new = Value(), Value()
     registry.publish("files", {"files/read": old})
@@ -35,7 +35,7 @@ def test_a_pinned_step_keeps_its_bindings_through_a_swap() -> None:
 
 
 def test_release_comes_after_the_last_pin_and_once() -> None:
-    """REG-003: retire, drain, release; never before, never twice."""
+    """PLG-08, REG-003: retire, drain, release; never before, never twice."""
     log: list[str] = []
     registry: Registry[Value] = Registry(lambda binding: log.append(f"released {binding.name}"))
     registry.publish("files", {"a": Value()})
@@ -97,7 +97,7 @@ def test_a_name_of_another_owner_is_a_conflict_and_changes_nothing() -> None:
 
 
 def test_a_snapshot_cannot_be_changed() -> None:
-    """REG-001: not by its holder, not by later changes."""
+    """PLG-22, REG-001: not by its holder, not by later changes."""
     registry: Registry[Value] = Registry()
     registry.publish("files", {"a": Value()})
     snapshot = registry.current

@@ -273,7 +273,7 @@ def test_unknown_types_are_skipped_unless_they_must_be_understood() -> None:
 @pytest.mark.parametrize("kind", [messages.RESULT, messages.ERROR, messages.DATA])
 @pytest.mark.parametrize("call_id", [3, 2, 0x7FFF_FFFF, 0xFFFF_FFFF])
 def test_an_id_that_nobody_issued(kind: int, call_id: int) -> None:
-    """FRM-011."""
+    """PLG-12, FRM-011."""
     link = linked()
     called(link)
     body = {"code": "x", "message": ""} if kind == messages.ERROR else 1
@@ -324,7 +324,7 @@ def test_a_call_on_a_wrong_id(call_id: int) -> None:
 
 
 def test_a_call_on_a_used_id() -> None:
-    """CAL-007."""
+    """PLG-12, CAL-007."""
     link = linked()
     with pytest.raises(ProtocolViolation, match="reused_id"):
         link.plugin.receive(call_frame(5) + call_frame(3))

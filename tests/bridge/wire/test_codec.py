@@ -178,7 +178,7 @@ def test_longer_encodings_are_read(body: str, value: Any) -> None:
 def test_bad_bodies_are_refused_with_their_place(
     body: str, said: str, offset: int, kind: Any
 ) -> None:
-    """FRM-006..008, H80: the fault and its byte are named."""
+    """PLG-12, FRM-006..008, H80: the fault and its byte are named."""
     with pytest.raises(ValueRefused) as caught:
         decode(kind(bytes.fromhex(body)))
     assert said in str(caught.value)

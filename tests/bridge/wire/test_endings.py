@@ -270,7 +270,7 @@ def test_what_came_before_eof_counts() -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 10, 11, 13])
 def test_a_frame_that_is_cut_off_is_not_delivered(cut: int) -> None:
-    """FRM-005: at every part of the frame."""
+    """PLG-12, FRM-005: at every part of the frame."""
     link = linked()
     call_id = called(link)
     data = frame(messages.RESULT, call_id, "abc")

@@ -75,7 +75,8 @@ def test_random_splits_give_the_same_frames() -> None:
 
 @pytest.mark.parametrize("piece", [1, 7, 10**9])
 def test_an_oversize_body_is_skipped_and_reported(piece: int) -> None:
-    """FRM-004, H13, H14, H17: the maximum is read; one more is skipped, with its true length."""
+    """PLG-12, FRM-004, H13, H14, H17: the maximum is read; one more is skipped, with its true
+    length."""
     data = (
         pack_header(1000, 1, 19, 0)
         + b"a" * 1000

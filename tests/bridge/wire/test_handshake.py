@@ -139,7 +139,7 @@ def test_a_second_hello_is_a_violation() -> None:
 
 
 def test_limits_are_the_smaller_of_both() -> None:
-    """HSK-011: each alone, and used thereafter at both ends."""
+    """PLG-11, HSK-011: each alone, and used thereafter at both ends."""
     link = linked(
         {"max_frame": 8192, "inflight": 256, "window": 4096},
         {"max_frame": 65536, "inflight": 300, "window": 2048},

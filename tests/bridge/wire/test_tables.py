@@ -195,7 +195,7 @@ def test_calls_are_only_made_when_ready(state: str) -> None:
 
 
 def test_a_call_before_ready_is_answered_not_active() -> None:
-    """H07: a confused host learns it from one call, and the link stays."""
+    """PLG-04, H07: a confused host learns it from one call, and the link stays."""
     link = Link().greet()
     assert link.plugin.receive(call_frame(1) + frame(messages.CANCEL, 1, {})) == []
     assert link.plugin.counters == {"refused_calls": 1, "late_frames": 1}

@@ -77,6 +77,8 @@ folders = ["."]
 def test_a_denial_stands_in_its_runs_journal_and_a_grant_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """PLG-16: what was declared and not granted, or not even declared, is denied, told, and not
+    done."""
     monkeypatch.setenv("ASKS_MINE", "s3cr3t-of-mine")
     folder = tmp_path / "asks"
     folder.mkdir()

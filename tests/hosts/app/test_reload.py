@@ -180,7 +180,8 @@ def test_the_same_offers_change_hands_in_the_middle_of_a_run(scene: Scene) -> No
 
 
 def test_changed_offers_are_a_new_epoch_and_a_run_keeps_its_own(scene: Scene) -> None:
-    """Invariant 5, REG-002, REG-003: retire, drain, release; a run sees one set of offers."""
+    """PLG-07, invariant 5, REG-002, REG-003: retire, drain, release; a run sees one set of
+    offers."""
 
     async def body(application: Application) -> None:
         kernel = application.kernel

@@ -129,8 +129,9 @@ def _answers(outcomes: dict[str, Any], kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("who", IDENTITIES)
 @pytest.mark.parametrize("granted", GRANTS)
 def test_nothing_gets_through_but_what_is_granted(who: str, granted: str) -> None:
-    """Protocol, isolation, standard; LIM-003, LIM-005, LIM-006: reading, writing, sockets, signals,
-    tracing, processes, namespaces, what is inherited, limits. Both workers outlive all of it."""
+    """PLG-28, protocol, isolation, standard; LIM-003, LIM-005, LIM-006: reading, writing, sockets,
+    signals, tracing, processes, namespaces, what is inherited, limits. Both workers outlive all of
+    it."""
     need_standard()
     grants, allowed = GRANTS[granted]
     told = arena(who, "assault", "standard", grants)
@@ -159,7 +160,8 @@ def test_the_attacks_are_real(who: str) -> None:
 
 @pytest.mark.parametrize("who", IDENTITIES)
 def test_what_nobody_gets_at_any_level(who: str) -> None:
-    """LIM-001, LIM-003, LIM-005, LIM-006: nothing is inherited, and limits come from outside."""
+    """PLG-18, LIM-001, LIM-003, LIM-005, LIM-006: nothing is inherited, and limits come from
+    outside."""
     outcomes = arena(who, "assault", "none", {})["outcomes"]
     for name in (
         "inherited_descriptor",

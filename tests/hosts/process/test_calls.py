@@ -259,7 +259,8 @@ def test_a_call_cancelled_before_it_is_sent_never_reaches_the_plugin(tmp_path: P
 
 
 def test_a_deadline_ends_the_await_in_time_and_cancels(tmp_path: Path) -> None:
-    """CAN-008, H41: at its time, not at the plugin's; the plugin notices and stays healthy."""
+    """PLG-15, CAN-008, H41: at its time, not at the plugin's; the plugin notices and stays
+    healthy."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -348,7 +349,8 @@ def test_a_stop_keeps_the_answer(tmp_path: Path) -> None:
 
 
 def test_a_deaf_call_taints_its_instance(tmp_path: Path) -> None:
-    """H35, H38, CAN-005: the caller is free at once; after the grace time no call goes there."""
+    """PLG-15, H35, H38, CAN-005: the caller is free at once; after the grace time no call goes
+    there."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -368,7 +370,7 @@ def test_a_deaf_call_taints_its_instance(tmp_path: Path) -> None:
 
 
 def test_a_write_that_passes_its_time_is_killed_at_once(tmp_path: Path) -> None:
-    """CAN-005: nothing of it lands later; whoever waits is told why."""
+    """PLG-15, CAN-005: nothing of it lands later; whoever waits is told why."""
     started = tmp_path / "started"
 
     async def main() -> None:
@@ -431,7 +433,8 @@ def test_an_exclusive_call_runs_alone(tmp_path: Path) -> None:
 
 
 def test_calls_beyond_the_queue_are_refused(tmp_path: Path) -> None:
-    """CAL-003: at most `inflight` at the plugin, at most `queue` waiting, the rest `overloaded`."""
+    """PLG-18, CAL-003: at most `inflight` at the plugin, at most `queue` waiting, the rest
+    `overloaded`."""
 
     async def main() -> None:
         limits = LaunchLimits(inflight=2, queue=3)

@@ -47,8 +47,8 @@ def test_a_new_generation_serves_the_next_call_and_no_call_is_sent_twice(tmp_pat
 
 
 def test_a_plugin_that_never_starts_is_put_away_and_tried_once_later() -> None:
-    """H64, H65, SUP-010, SUP-011: waiters are told `quarantined`, calls fail fast, no spawning;
-    then 32 callers make one start."""
+    """PLG-14, H64, H65, SUP-010, SUP-011: waiters are told `quarantined`, calls fail fast, no
+    spawning; then 32 callers make one start."""
 
     async def main() -> None:
         async with hosting(restarts=replace(SOON, most=2)) as watched:

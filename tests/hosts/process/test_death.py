@@ -289,7 +289,7 @@ while True:
 
 
 def test_a_flood_of_logs_is_drained_in_bounded_memory() -> None:
-    """IOC-001, H28: 20 MiB of stderr; the call goes on, memory does not."""
+    """PLG-28, IOC-001, H28: 20 MiB of stderr; the call goes on, memory does not."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -307,7 +307,8 @@ def test_a_flood_of_logs_is_drained_in_bounded_memory() -> None:
 
 
 def test_output_in_the_middle_of_a_call_is_log() -> None:
-    """H11, H58, IOC-003, IOC-005: printed, written to descriptor 1, or by a child of the worker."""
+    """PLG-12, H11, H58, IOC-003, IOC-005: printed, written to descriptor 1, or by a child of the
+    worker."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -325,7 +326,7 @@ def test_output_in_the_middle_of_a_call_is_log() -> None:
 
 
 def test_a_stop_takes_the_whole_group() -> None:
-    """SUP-016: also after a crash, what the worker started in its group is gone."""
+    """PLG-10, SUP-016: also after a crash, what the worker started in its group is gone."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -373,7 +374,8 @@ asyncio.run(main())
     ],
 )
 def test_no_way_of_ending_the_host_leaves_a_child(end: str) -> None:
-    """H46, SUP-015, SHD-005: the worker is in a deaf call; it is gone within two seconds."""
+    """PLG-10, H46, SUP-015, SHD-005: the worker is in a deaf call; it is gone within two
+    seconds."""
     host = subprocess.run(
         [sys.executable, "-c", HOST_SCRIPT.replace("END", end)],
         cwd=PLUGINS.parents[3],

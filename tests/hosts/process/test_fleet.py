@@ -121,7 +121,8 @@ def test_a_full_instance_gets_company_and_the_least_busy_is_taken(tmp_path: Path
 
 
 def test_a_reload_loses_no_call(tmp_path: Path) -> None:
-    """H70, SHD-006: the old generation finishes what it has, the new one takes what comes."""
+    """PLG-08, H70, SHD-006: the old generation finishes what it has, the new one takes what
+    comes."""
 
     async def main() -> None:
         async with hosting() as watched:

@@ -29,7 +29,8 @@ from tests.hosts.process.rig import (
 
 
 def test_a_life_is_announced_step_by_step() -> None:
-    """LIF-001, LIF-009: each step once, with its instance; status answers in every state."""
+    """PLG-04, LIF-001, LIF-009: each step once, with its instance; status answers in every
+    state."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -131,7 +132,7 @@ def test_a_plugin_that_prints_at_import_starts() -> None:
 
 
 def test_a_silent_plugin_is_given_up_and_the_host_goes_on(tmp_path: Path) -> None:
-    """H02, LIF-004: handshake_timeout at its limit; another plugin answers meanwhile."""
+    """PLG-11, H02, LIF-004: handshake_timeout at its limit; another plugin answers meanwhile."""
 
     async def main() -> None:
         async with hosting(replace(QUICK, hello_s=0.4)) as watched:
@@ -172,7 +173,8 @@ def test_a_silent_plugin_is_given_up_and_the_host_goes_on(tmp_path: Path) -> Non
     ],
 )
 def test_what_hello_and_ready_say_must_hold(tmp_path: Path, code: str, wanted: str) -> None:
-    """HSK-001, HSK-002, HSK-005, HSK-008, H08, SUP-002, SUP-007: refused by name, gone, once."""
+    """PLG-11, HSK-001, HSK-002, HSK-005, HSK-008, H08, SUP-002, SUP-007: refused by name, gone,
+    once."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -315,7 +317,8 @@ def test_a_cancelled_close_finishes_first() -> None:
 
 
 def test_stop_lets_calls_finish(tmp_path: Path) -> None:
-    """SHD-001, REG-004: what runs ends within the drain time; the rest is `retired`, unasked."""
+    """PLG-09, SHD-001, REG-004: what runs ends within the drain time; the rest is `retired`,
+    unasked."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -341,7 +344,8 @@ def test_stop_lets_calls_finish(tmp_path: Path) -> None:
 
 
 def test_a_deaf_plugin_goes_down_the_whole_ladder(tmp_path: Path) -> None:
-    """SHD-002, SHD-003: half-close, TERM, KILL, in their times, also with a full channel."""
+    """PLG-09, SHD-002, SHD-003: half-close, TERM, KILL, in their times, also with a full
+    channel."""
     code = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -44,7 +44,7 @@ def test_a_stream_over_its_whole_size_ends_and_nothing_else_does() -> None:
 
 
 def test_too_large_costs_its_call_in_both_directions() -> None:
-    """LIM-004, H14: and says how large and how much is allowed."""
+    """PLG-18, LIM-004, H14: and says how large and how much is allowed."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -65,7 +65,7 @@ def test_too_large_costs_its_call_in_both_directions() -> None:
 
 
 def test_processor_time_is_bounded_and_the_error_says_so() -> None:
-    """LIM-002."""
+    """PLG-18, LIM-002."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -81,7 +81,7 @@ def test_processor_time_is_bounded_and_the_error_says_so() -> None:
 
 
 def test_a_frame_that_drips_is_given_up(tmp_path: Path) -> None:
-    """FRM-014: bytes are no sign of life unless they become frames."""
+    """PLG-28, FRM-014: bytes are no sign of life unless they become frames."""
     code = """
 import threading
 start()

@@ -125,7 +125,7 @@ def test_the_tail_of_stderr_is_kept_with_a_mark() -> None:
 
 
 def test_granted_secrets_are_masked() -> None:
-    """IOC-006, also where one secret contains another."""
+    """OBS-07, SVC-09, IOC-006, also where one secret contains another."""
 
     async def go(rig: Rig) -> None:
         os.write(rig.err, b"key=hunter2-long and hunter2\n")

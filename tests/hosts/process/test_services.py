@@ -28,7 +28,8 @@ def denials(watched: Watched) -> list[dict[str, Any]]:
 
 
 def test_a_granted_secret_is_given_and_no_other() -> None:
-    """CAP-001, CAP-002: by name; the author is told what is missing and where it is granted."""
+    """PLG-16, PLG-17, CAP-001, CAP-002: by name; the author is told what is missing and where it is
+    granted."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -79,7 +80,7 @@ def test_a_plugin_that_asks_in_a_loop_does_not_flood_the_audit() -> None:
 
 
 def test_a_service_knows_who_asks_by_the_hosts_own_knowledge() -> None:
-    """CAP-005: what the plugin says of itself decides nothing."""
+    """OBS-07, CAP-005: what the plugin says of itself decides nothing."""
     asked: list[Asked] = []
 
     async def memory(what: Asked) -> Any:

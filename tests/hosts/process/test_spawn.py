@@ -148,7 +148,7 @@ def test_a_command_that_cannot_run_leaves_nothing(tmp_path: Path, name: str) -> 
 
 
 def test_a_worker_inherits_its_channel_and_nothing_else(tmp_path: Path) -> None:
-    """LIM-006: descriptors 0, 1, 2 and the channel; stdin is null. LIM-007: umask 077."""
+    """PLG-17, LIM-006: descriptors 0, 1, 2 and the channel; stdin is null. LIM-007: umask 077."""
     leak = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(leak, True)
     code = (
@@ -207,7 +207,7 @@ def test_kill_now_needs_no_loop(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_an_allow_list(tmp_path: Path) -> None:
-    """LIM-005: what the host has and nobody granted is not there."""
+    """PLG-17, LIM-005: what the host has and nobody granted is not there."""
     host = {
         "PATH": "/bin",
         "LC_ALL": "C",

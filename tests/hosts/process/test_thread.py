@@ -131,6 +131,21 @@ def test_a_handler_that_does_not_return_ends_its_call_and_its_instance(tmp_path:
     running(main)
 
 
+def test_a_handler_that_listens_ends_with_its_channel(tmp_path: Path) -> None:
+    """A thread cannot be killed, but it need not be given up if it looks whether it is wanted."""
+
+    async def main() -> None:
+        async with hosting(replace(QUICK, kill_s=30.0)) as watched:
+            route = watched.host.add(inproc())
+            started = str(tmp_path / "started")
+            write = tool(route, "slow", timeout_s=0.1, exclusive=True, started=started)
+            assert (await failing(write)).code == "deadline_exceeded"
+            await until(lambda: "plugin.stopped" in watched.kinds())
+            assert "plugin.abandoned" not in watched.kinds()
+
+    running(main)
+
+
 def test_a_plugin_that_does_not_start_says_why() -> None:
     async def main() -> None:
         async with hosting() as watched:

@@ -82,6 +82,7 @@ def test_expectations(expect: dict[str, Any], holds: bool) -> None:
 
 
 def test_in_order_each_step_is_played_once_and_no_more() -> None:
+    """TST-03: a request that no step expects is refused."""
     player = _player({"content": "1"}, {"content": "2"})
     assert [player.take(_request(USER))[0] for _ in range(2)] == [1, 2]
     with pytest.raises(UnexpectedError, match="2 steps"):
@@ -99,6 +100,7 @@ def test_by_round_the_conversation_chooses() -> None:
 
 
 def test_steps_left_over_are_an_error() -> None:
+    """TST-03: a script must be played to its end."""
     player = _player({"content": "1"}, {"content": "2"}, {"content": "3"})
     player.take(_request(USER))
     with pytest.raises(UnexpectedError, match="2, 3") as caught:
@@ -121,6 +123,7 @@ def test_concurrent_requests_never_share_a_step() -> None:
 
 
 def test_the_record_shows_what_the_model_saw(tmp_path: Path) -> None:
+    """TST-03: each request, the step it got, and what was left."""
     path = tmp_path / "record.jsonl"
     player = _player({"name": "a"}, {"name": "b"}, record=str(path))
     player.take(_request(USER))

@@ -35,7 +35,8 @@ def test_frames_are_cut_out_wherever_the_pieces_end(sizes: list[int]) -> None:
 
 
 def test_good_vectors_are_what_they_say() -> None:
-    """FRM-009: each form decodes to the value, with another implementation than the host's."""
+    """TST-06, FRM-009: each form decodes to the value, with another implementation than the
+    host's."""
     for good in good_values():
         for form in (good.canonical, *good.other):
             value = msgpack.unpackb(form)
@@ -49,7 +50,7 @@ def test_good_vectors_are_what_they_say() -> None:
 
 
 def test_bad_vectors_are_refused_by_the_wire() -> None:
-    """FRM-006 to 008: our own codec refuses each of them, with the place."""
+    """TST-06, FRM-006 to 008: our own codec refuses each of them, with the place."""
     for bad in bad_values():
         with pytest.raises(ValueRefused) as caught:
             decode(bad.body)
@@ -87,7 +88,7 @@ def test_patience_does_not_end_what_is_quick() -> None:
 
 
 def test_the_command_reports_and_has_its_exit_codes(tmp_path: Path) -> None:
-    """0 for what passes, with frames in the report; 2 for no rule and for no host."""
+    """PLG-21: 0 for what passes, with frames in the report; 2 for no rule and for no host."""
     run = CliRunner().invoke
     found = run(app, ["host", "process", "--only", "FRM-012", "--report", str(tmp_path)])
     assert found.exit_code == 0, found.output

@@ -32,7 +32,7 @@ def _judge(where: Path) -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_plugins_keep_their_own_rules(name: str) -> None:
-    """Issue C: every first-party plugin is conformant in all that run."""
+    """PLG-21, issue C: every first-party plugin is conformant in all that run."""
     _judge(ROOT / "plugins" / name)
 
 

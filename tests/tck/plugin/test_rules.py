@@ -30,7 +30,7 @@ def test_nothing_is_listed_that_is_no_rule() -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_every_check_has_the_saboteurs_of_the_table(suite: str) -> None:
-    """A rule does not count before somebody is killed by it."""
+    """TST-02: a rule does not count before somebody is killed by it."""
     assert unproven(suite) == []
 
 

@@ -29,7 +29,8 @@ TRIALS = [trial for trial in selftest.trials("store") if trial.name in SORTS]
 
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
 def test_trial(trial: Trial) -> None:
-    """TCK, saboteurs: killed by its rules with the expected message; a reference stays green."""
+    """TST-02, TCK, saboteurs: killed by its rules with the expected message; a reference stays
+    green."""
 
     async def main() -> list[Verdict]:
         return await run_trials([trial], jobs=1)
@@ -54,7 +55,7 @@ def _try(monkeypatch: Any, *broken: Saboteur) -> list[Verdict]:
 
 
 def test_the_selftest_can_fail(monkeypatch: Any) -> None:
-    """A survivor, a kill in other words, and a kit that breaks are faults."""
+    """TST-02: a survivor, a kill in other words, and a kit that breaks are faults."""
 
     def breaks() -> Any:
         raise RuntimeError("the kit's own")
