@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench import calls, cold, payloads, streams
+from tests.bench import appends, calls, cold, imports, payloads, steps, streams
 from tests.bench.measure import Goal, Section, environment, run_rounds
 from tests.bench.report import document, goal_lines, tables, write_page
 
 __all__ = ["GOALS", "SECTIONS", "main"]
 
-PARTS: Final = (calls, streams, payloads, cold)
+PARTS: Final = (calls, streams, payloads, cold, steps, appends, imports)
 SECTIONS: Final[Sequence[Section]] = [each.SECTION for each in PARTS]
 GOALS: Final[Sequence[Goal]] = [goal for each in PARTS for goal in each.GOALS]
 ROUNDS: Final = 5
