@@ -135,7 +135,15 @@ def _rules_of(trial: Trial) -> tuple[str, ...]:
     known = _saboteur(trial)
     if known is not None:
         return tuple(rule for rule in rules if _catches(known, rule))
-    return rules if trial.name in saboteurs.references(trial.suite) else ()
+    if trial.name not in saboteurs.references(trial.suite):
+        return ()
+    return tuple(rule for rule in rules if _applies(rule, trial.name))
+
+
+def _applies(rule_id: str, reference: str) -> bool:
+    """Whether a rule is about such a reference: that of a host is named as its kind."""
+    hosts = catalogue()[rule_id].hosts
+    return not hosts or reference in hosts
 
 
 def _saboteur(trial: Trial) -> Saboteur | None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import signal
 import socket
 import sys
 import threading
@@ -66,6 +67,7 @@ class Thread:
         self._channel = channel
         self._digest = digest
         self._lock = threading.Lock()
+        self._closed = False
         self._told: Callable[[Exit], None] | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -91,17 +93,26 @@ class Thread:
         self._thread.start()
 
     def signal_group(self, number: int) -> bool:
-        """A thread cannot be signalled."""
-        return False
+        """A thread cannot be signalled; it loses its channel, at which any that listens ends."""
+        with self._lock:
+            if self.exit is not None or self._closed:
+                return False
+            try:
+                self._channel.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return False  # the host's end is closed
+        return True
 
     def kill_now(self) -> Exit | None:
-        """Nor ended from outside."""
+        """Nor ended from outside; what listens ends by itself."""
+        self.signal_group(signal.SIGKILL)
         return self.exit
 
     def close(self) -> None:
         with self._lock:
             self._told = None
             if not self._thread.ident:
+                self._closed = True
                 self._channel.close()
 
     # In the thread.
@@ -114,9 +125,9 @@ class Thread:
             pass  # the host has gone
         except BaseException as error:  # whatever it was, it ends this thread and nothing else
             sys.excepthook(type(error), error, error.__traceback__)
-        finally:
-            self._channel.close()
         with self._lock:
+            self._closed = True
+            self._channel.close()
             if self._told is not None:
                 self._told(Exit(status=status))
 

@@ -20,7 +20,7 @@ __all__ = ["host"]
 
 
 def host(
-    kind: Annotated[str, typer.Argument(help="process")] = "process",
+    kind: Annotated[str, typer.Argument(help="process or inproc")] = "process",
     only: Annotated[list[str] | None, typer.Option(help="Ids of rules, as `FRM-*`.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write tck.json and junit.xml here.")] = None,
     seed: Annotated[int, typer.Option(help="For all chance in the checks.")] = 1,
@@ -62,8 +62,11 @@ def host(
 
 
 def _driver(kind: str) -> HostDriver:
+    from purra_tck.drivers.inproc import InprocDriver
     from purra_tck.drivers.process import ProcessDriver
 
-    if kind == "process":
-        return ProcessDriver()
-    raise PurraError("invalid_argument", f"no host {kind!r}", where="tck host", hint="process")
+    known: dict[str, type[HostDriver]] = {"process": ProcessDriver, "inproc": InprocDriver}
+    if kind in known:
+        return known[kind]()
+    hint = f"one of: {', '.join(known)}"
+    raise PurraError("invalid_argument", f"no host {kind!r}", where="tck host", hint=hint)

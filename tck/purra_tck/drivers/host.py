@@ -21,7 +21,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     from purra_tck.drivers.registry import RegistryDriver
@@ -41,6 +41,8 @@ __all__ = [
 ]
 
 CAPABILITIES: Final = (
+    "processes",  # a plugin is a process: it can crash and be killed, and its output is captured
+    "hello",  # a plugin says HELLO itself
     "clock",  # the kit moves the host's clock (`Host.advance`)
     "inside",  # the host runs in the kit's process: its memory, descriptors and tasks can be read
     "heartbeat",
@@ -110,7 +112,8 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class PluginSpec:
-    """A plugin as the kit wants it to be run. `folder` holds `purra-plugin.toml`.
+    """A plugin as the kit wants it to be run. `folder` holds `purra-plugin.toml`, which says the
+    same. `kind`: `process`, or `inproc` for a thread of the host's process.
 
     `command`: `{python}` stands for an interpreter; or `entry`, module:attribute. `offers`: (kind,
     name). `limits`: `inflight`, `queue`, `threads`, `instances`, `max_frame_bytes`, `output_bytes`,
@@ -120,6 +123,7 @@ class PluginSpec:
     """
 
     folder: Path
+    kind: Literal["process", "inproc"] = "process"
     id: str = "puppet"
     version: str = "0.1.0"
     command: tuple[str, ...] = ()

@@ -71,7 +71,17 @@ class ProcessDriver:
 
     kind = "process"
     declares = frozenset(
-        {"clock", "inside", "heartbeat", "restarts", "reload", "callbacks", "idle"}
+        {
+            "processes",
+            "hello",
+            "clock",
+            "inside",
+            "heartbeat",
+            "restarts",
+            "reload",
+            "callbacks",
+            "idle",
+        }
     )
 
     def __init__(self) -> None:
@@ -308,6 +318,7 @@ def launch_of(spec: PluginSpec) -> Launch:
         secrets=spec.secrets,
         env=spec.env,
         sys_path=(str(spec.folder),) if spec.entry else (),
+        kind=spec.kind,
         limits=LaunchLimits(**spec.limits),
         isolation=Isolation(level=spec.isolation),
         services=spec.services,

@@ -38,25 +38,30 @@ os.close(os.open(mark, os.O_CREAT))
 class Puppet:
     """The process. `do_...` is what the kit may command."""
 
-    def __init__(self):
-        here = os.path.dirname(os.path.abspath(__file__))
-        self.channel = int(os.environ["PURRA_FD"])
-        inherited = [self.kind_of(int(fd)) for fd in sorted(os.listdir("/proc/self/fd"), key=int)]
-        os.set_inheritable(self.channel, False)
-        os.set_blocking(self.channel, False)
+    def __init__(self, channel, folder):
+        """`channel`: a descriptor. `folder`: where the socket named `kit` is."""
+        self.channel = channel
+        facts = self.facts()
+        os.set_blocking(channel, False)
         self.kit = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self.kit.connect(os.path.join(here, "kit"))
+        self.kit.connect(os.path.join(folder, "kit"))
         self.inbox = bytearray()
         self.outbox = bytearray()
         self.deaf = False
         self.stays = False
+        self.tell(b"H", repr(facts).encode())
+
+    def facts(self):
+        """What it finds at its start."""
+        inherited = [self.kind_of(int(fd)) for fd in sorted(os.listdir("/proc/self/fd"), key=int)]
+        os.set_inheritable(self.channel, False)
         umask = os.umask(0)
         os.umask(umask)
         with open("/proc/self/environ", "rb") as file:
             environ = file.read()
         with open("/proc/self/cmdline", "rb") as file:
             cmdline = file.read()
-        facts = {
+        return {
             "pid": os.getpid(),
             "ppid": os.getppid(),
             "sid": os.getsid(0),
@@ -67,7 +72,10 @@ class Puppet:
             "umask": umask,
             "descriptors": inherited,
         }
-        self.tell(b"H", repr(facts).encode())
+
+    def leave(self, status):
+        """Ends, at once."""
+        os._exit(status)
 
     @staticmethod
     def kind_of(fd):
@@ -118,7 +126,7 @@ class Puppet:
             self.tell(b"E")
             self.deaf = True
             if not self.stays:
-                os._exit(0)
+                self.leave(0)
 
     def write(self):
         try:
@@ -133,7 +141,7 @@ class Puppet:
     def hear(self):
         data = self.kit.recv(READ_BYTES)
         if not data:
-            os._exit(0)
+            self.leave(0)
         self.inbox += data
         while len(self.inbox) >= 5:
             size = int.from_bytes(self.inbox[:4], "big")
@@ -153,7 +161,7 @@ class Puppet:
     # What the kit may command.
 
     def do_exit(self, status):
-        os._exit(status)
+        self.leave(status)
 
     def do_signal(self, number):
         os.kill(os.getpid(), number)
@@ -278,4 +286,5 @@ class Puppet:
 
 if __name__ == "__main__":
     sys.dont_write_bytecode = True
-    Puppet().run()
+    here = os.path.dirname(os.path.abspath(__file__))
+    Puppet(int(os.environ["PURRA_FD"]), here).run()

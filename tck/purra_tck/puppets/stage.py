@@ -16,6 +16,7 @@ import ast
 import asyncio
 import hashlib
 import shutil
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -27,9 +28,10 @@ from purra_tck import patience
 from purra_tck.drivers.host import PluginSpec
 from purra_tck.puppets import frames
 from purra_tck.puppets.frames import Frame
+from purra_tck.puppets.threaded import entry_of
 from purra_tck.verdict import SubjectFailed
 
-__all__ = ["Called", "Puppet", "Stage", "Tap", "manifest_text"]
+__all__ = ["STAGES", "Called", "Puppet", "Stage", "Tap", "ThreadStage", "manifest_text"]
 
 SCRIPT: Final = Path(__file__).with_name("puppet.py")
 TAPPED: Final = 400
@@ -311,8 +313,23 @@ def _names(kinds: tuple[int, ...]) -> str:
     return " or ".join(frames.NAMES.get(kind, f"type {kind}") for kind in kinds) or "a frame"
 
 
+class _ThreadPuppet(Puppet):
+    """A puppet in a thread: its host has said HELLO for it, and sent itself WELCOME."""
+
+    def hello(self, **changes: Any) -> bytes:
+        if changes:
+            raise TypeError(f"a plugin in a thread has no say in HELLO: {', '.join(changes)}")
+        return b""
+
+    async def greet(self, **changes: Any) -> Mapping[str, Any]:
+        self.hello(**changes)
+        return self.facts["welcome"]  # type: ignore[no-any-return]
+
+
 class Stage:
     """The folder of one plugin. Each process that a host starts from it turns up in `enter`."""
+
+    _puppet: type[Puppet] = Puppet
 
     def __init__(
         self,
@@ -333,10 +350,13 @@ class Stage:
         self._entered = 0
         self._arrived = asyncio.Event()
         self._server: asyncio.Server | None = None
+        self.spec = self._spec_of(folder, spec)
+
+    def _spec_of(self, folder: Path, spec: dict[str, Any]) -> PluginSpec:
         command = spec.pop("command", ("{python}", "-I", "-S", SCRIPT.name))
         if spec.get("entry"):
             command = ()
-        self.spec = PluginSpec(folder=folder, command=command, **spec)
+        return PluginSpec(folder=folder, command=command, **spec)
 
     async def __aenter__(self) -> Self:
         folder = self.spec.folder
@@ -371,10 +391,31 @@ class Stage:
         return puppet
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        puppet = Puppet(len(self.puppets) + 1, self._tap, self._patience_s, self.spec)
+        puppet = self._puppet(len(self.puppets) + 1, self._tap, self._patience_s, self.spec)
         self.puppets.append(puppet)
         self._arrived.set()
         await puppet.live(reader, writer)
+
+
+class ThreadStage(Stage):
+    """The same for plugins that run in threads of the kit's own process."""
+
+    _puppet = _ThreadPuppet
+
+    def _spec_of(self, folder: Path, spec: dict[str, Any]) -> PluginSpec:
+        spec.setdefault("entry", entry_of(str(folder)))
+        return PluginSpec(folder=folder, kind="inproc", **spec)
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        folder = str(self.spec.folder)
+        sys.path[:] = [path for path in sys.path if path != folder]
+        for name in self._files:
+            sys.modules.pop(name.removesuffix(".py"), None)
+
+
+STAGES: Final[Mapping[str, type[Stage]]] = {"inproc": ThreadStage}
+"""Kind of host -> its stage; any other kind runs processes."""
 
 
 def manifest_text(spec: PluginSpec) -> str:
@@ -386,7 +427,7 @@ def manifest_text(spec: PluginSpec) -> str:
         'summary = "Says and does what the kit tells it"',
         "",
         "[host]",
-        'kind = "process"',
+        f'kind = "{spec.kind}"',
     ]
     if spec.entry:
         lines.append(f'entry = "{spec.entry}"')

@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from purra_tck.drivers.host import HostDriver
 from purra_tck.drivers.process import ProcessDriver
 from purra_tck.saboteurs import Saboteur
 from purra_tck.subjects.host import HostSubject, subject_of
 
-__all__ = ["REFERENCES", "SABOTEURS", "Patch", "broken"]
+__all__ = ["REFERENCES", "SABOTEURS", "Patch", "broken", "opened"]
 
 PATIENCE_S: Final = 2.5
 """How long a check waits for a broken host; many of them never answer."""
@@ -47,14 +48,15 @@ Sabotage = Callable[[Patch], None]
 def broken(
     name: str, kills: str | tuple[str, ...], message: str, sabotage: Sabotage, **how: Any
 ) -> Saboteur:
-    """A process host after `sabotage`. `how`: as for `Saboteur`."""
+    """A process host after `sabotage`. `how`: as for `Saboteur`, and `driver` of another host."""
+    driver: type[HostDriver] = how.pop("driver", ProcessDriver)
 
     @asynccontextmanager
     async def make() -> AsyncGenerator[HostSubject, None]:
         patch = Patch()
         try:
             sabotage(patch)
-            async with subject_of(ProcessDriver(), PATIENCE_S) as subject:
+            async with subject_of(driver(), PATIENCE_S) as subject:
                 yield subject
         finally:
             patch.undo()
@@ -63,10 +65,11 @@ def broken(
 
 
 @asynccontextmanager
-async def _process() -> AsyncGenerator[HostSubject, None]:
-    async with subject_of(ProcessDriver()) as subject:
+async def opened(driver: HostDriver) -> AsyncGenerator[HostSubject, None]:
+    """A host as it is; the name of a reference is the kind of its host."""
+    async with subject_of(driver) as subject:
         yield subject
 
 
-REFERENCES: dict[str, Any] = {"process": _process}
+REFERENCES: dict[str, Any] = {"process": lambda: opened(ProcessDriver())}
 SABOTEURS: tuple[Saboteur, ...] = ()

@@ -29,7 +29,7 @@ from purra_bridge.wire.errors import WireError
 from purra_tck import patience
 from purra_tck.drivers.host import Ask, Event, Handle, Host, HostDriver, Settings, Status
 from purra_tck.puppets import frames
-from purra_tck.puppets.stage import Called, Puppet, Stage, Tap
+from purra_tck.puppets.stage import STAGES, Called, Puppet, Stage, Tap
 from purra_tck.subjects.machine import Residue, alive, born
 from purra_tck.verdict import (
     Case,
@@ -67,9 +67,13 @@ class HostSubject:
 
     def needs(self, *capabilities: str) -> None:
         """Raises `NotApplicable` unless the driver declares all of them."""
-        missing = [name for name in capabilities if name not in self.driver.declares]
+        missing = [name for name in capabilities if not self.has(name)]
         if missing:
             raise NotApplicable(f"the host does not declare {', '.join(missing)}")
+
+    def has(self, capability: str) -> bool:
+        """Whether the driver declares it."""
+        return capability in self.driver.declares
 
     async def host(self, **settings: Any) -> Host:
         """A new host."""
@@ -89,7 +93,8 @@ class HostSubject:
         """A plugin's folder that no host knows yet."""
         self._stages += 1
         folder = self.folder / str(self._stages)
-        stage = Stage(folder, self.tap, self.patience_s, self.adopt, **spec)
+        kind = STAGES.get(self.driver.kind, Stage)
+        stage = kind(folder, self.tap, self.patience_s, self.adopt, **spec)
         return await self.stack.enter_async_context(stage)
 
     async def play(self, stage: Stage, host: Host | None = None) -> Act:
@@ -131,7 +136,7 @@ class HostSubject:
 
     def residue(self) -> Residue:
         """What the host's process holds now, its tasks too if they can be seen."""
-        return Residue(self.driver.pid, tasks="inside" in self.driver.declares)
+        return Residue(self.driver.pid, tasks=self.has("inside"))
 
     async def nothing_left(self, case: Case, residue: Residue, after: str) -> None:
         """Demands that soon nothing is left of what was begun since `residue`."""
@@ -412,10 +417,11 @@ class Act:
         announced = sum(event.state == "STARTING" for event in self.events())
         return max(announced, len(self.stage.puppets))
 
-    async def announced(self, state: str) -> None:
-        """Waits until the last step that was announced of it is `state`."""
+    async def announced(self, *states: str) -> None:
+        """Waits until the last step that was announced of it is one of `states`."""
         await self.subject.until(
-            lambda: self.events() and self.events()[-1].state == state, f"{state} is announced"
+            lambda: self.events() and self.events()[-1].state in states,
+            f"{' or '.join(states)} is announced",
         )
 
     async def down(self) -> Status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from purra_tck.checks import Checks
@@ -281,6 +282,10 @@ async def a_policy_that_fails_denies(case: Case, subject: HostSubject) -> None:
     case.equal(await running.value(), 0, "times that a tool ran whose policy died")
 
 
+def _some_waiting(puppets: tuple[Puppet, ...]) -> bool:
+    return any(puppet.waiting for puppet in puppets)
+
+
 async def nested(subject: HostSubject, depth: int) -> tuple[list[str], str]:
     """Plugins that call each other through a host service, as deep as the host lets them.
 
@@ -305,10 +310,9 @@ async def nested(subject: HostSubject, depth: int) -> tuple[list[str], str]:
         if n == depth:
             break
         await puppet.write(frames.call(2, "next", "go", n + 1, parent=calls[n]))
-        deeper = puppets[n + 1]
+        both = (puppet, puppets[n + 1])
         await subject.until(
-            lambda here=puppet, there=deeper: here.waiting or there.waiting,
-            "the next call, or an answer to the callback",
+            partial(_some_waiting, both), "the next call, or an answer to the callback"
         )
         if puppet.waiting:
             break

@@ -123,7 +123,10 @@ async def hello_is_read_as_it_is_meant(case: Case, subject: HostSubject) -> None
 async def who_it_is_must_be_in_the_manifest(case: Case, subject: HostSubject) -> None:
     """A stale install, or a plugin that claims what nobody read, is not let in."""
     act = await subject.act(offers=(("tool", "t"), ("tool", "u")))
-    lies = ({"plugin": "other"}, {"version": "0.1.1"}, {"manifest_sha256": "0" * 64})
+    lies = [{"plugin": "other"}, {"version": "0.1.1"}, {"manifest_sha256": "0" * 64}]
+    if not subject.has("hello"):
+        lies.clear()
+        await _another_manifest(case, act)
     for lie in lies:
         starting = act.start()
         puppet = await act.stage.enter()
@@ -145,6 +148,18 @@ async def who_it_is_must_be_in_the_manifest(case: Case, subject: HostSubject) ->
         await act.down()
     puppet = await act.begin()
     await act.answers(puppet, "after it has told the truth")
+
+
+async def _another_manifest(case: Case, act: Act) -> None:
+    """The host says HELLO itself, so all that can differ is what lies on the disk."""
+    manifest = act.stage.spec.folder / "purra-plugin.toml"
+    before = manifest.read_bytes()
+    manifest.write_bytes(before + b"# another one\n")
+    error = await act.start().fails("manifest_mismatch")
+    due = "manifest_sha256"
+    case.require(due in error.message, f"an error that names {due}", error.message)
+    manifest.write_bytes(before)
+    await act.down()
 
 
 @CHECKS.rule("HSK-007")

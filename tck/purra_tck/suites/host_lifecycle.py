@@ -13,6 +13,7 @@ from typing import Final
 from purra_tck.checks import Checks
 from purra_tck.drivers.host import Event
 from purra_tck.puppets import frames
+from purra_tck.puppets.stage import Puppet
 from purra_tck.subjects.host import Act, Asked, HostSubject, hosted
 from purra_tck.subjects.machine import alive, children
 from purra_tck.verdict import Case
@@ -111,22 +112,31 @@ LIVES: Final[tuple[Callable[[Act], Awaitable[None]], ...]] = (
     _refused,
     _deaf,
 )
+NEEDS: Final = {_no_hello: "hello", _refused: "hello"}
+"""What a life needs of its host."""
 
 
 @CHECKS.rule("LIF-001")
 @hosted
 async def each_life_is_a_legal_one(case: Case, subject: HostSubject) -> None:
     """Each step is in the table, and is announced once, with the instance and its generation."""
-    host = await subject.host(grace_s=0.05, drain_s=0.05, exit_s=0.1, term_s=0.05)
-    for live in LIVES:
+    times = {"grace_s": 0.05, "drain_s": 0.05, "exit_s": 0.1, "term_s": 0.05}
+    if not subject.has("processes"):
+        times["kill_s"] = 0.1  # a thread that does not end is given up
+    host = await subject.host(**times)
+    lives = [live for live in LIVES if live not in NEEDS or subject.has(NEEDS[live])]
+    for live in lives:
         act = await subject.act(host, id=live.__name__.strip("_").replace("_", "-"))
         await live(act)
-        await act.announced("REAPED")
+        await act.announced("REAPED", "ABANDONED")
         events = act.events()
         _judge_life(case, live.__name__, events)
         case.equal({event.generation for event in events}, {1}, "the generation of each event")
     states = [event.state for event in host.events if event.plugin == "ordinary"]
     case.equal(states, ORDINARY, "the states of an ordinary life")
+    abandoned = sum(event.state == "ABANDONED" for event in host.events)
+    due = 0 if subject.has("processes") else 1
+    case.equal(abandoned, due, "instances that do not end, whatever is done")
 
 
 def _judge_life(case: Case, name: str, events: list[Event]) -> None:
@@ -165,7 +175,8 @@ async def many_starts_make_one_instance(case: Case, subject: HostSubject) -> Non
     case.equal(values, list(range(STARTERS // 2)), "the values of calls that came while it started")
     started = len({event.instance for event in act.events()})
     case.equal(started, 1, f"instances after {len(starts)} starts at once")
-    case.equal(len(children(subject.driver.pid)) - before, 1, "processes")
+    due = 1 if subject.has("processes") else 0
+    case.equal(len(children(subject.driver.pid)) - before, due, "processes")
 
 
 @CHECKS.rule("LIF-003")
@@ -177,7 +188,7 @@ async def a_refusal_leaves_nothing(case: Case, subject: HostSubject) -> None:
     await act.stop()
     residue = subject.residue()
     for code, before_welcome in (("internal", True), ("failed_precondition", False)):
-        for stays in (False, True):
+        for stays in (False, True) if subject.has("processes") else (False,):
             starting = act.start()
             puppet = await act.stage.enter()
             if stays:
@@ -201,14 +212,16 @@ async def silence_has_an_end(case: Case, subject: HostSubject) -> None:
     """Before HELLO and after WELCOME, each with a name of its own; neither is a crash."""
     subject.needs("clock")
     host = await subject.host(
-        hello_s=30.0, ready_s=50.0, ready_longest_s=100.0, term_s=5.0, exit_s=5.0
+        hello_s=30.0, ready_s=50.0, ready_longest_s=100.0, term_s=5.0, exit_s=5.0, kill_s=0.5
     )
-    for code, wait_s in (("handshake_timeout", 30.0), ("start_timeout", 50.0)):
+    silences = (("handshake_timeout", 30.0), ("start_timeout", 50.0))
+    for code, wait_s in silences if subject.has("hello") else silences[1:]:
         act = await subject.act(host, id=code.replace("_", "-"))
         starting = act.start()
         puppet = await act.stage.enter()
-        await puppet.do("ignore", number=15)
-        await puppet.do("stay")
+        if subject.has("processes"):
+            await puppet.do("ignore", number=15)
+            await puppet.do("stay")
         if code == "start_timeout":
             await puppet.greet()
         await host.advance(wait_s - 3.0)
@@ -292,8 +305,10 @@ async def a_failed_start_can_be_tried_again(case: Case, subject: HostSubject) ->
             await puppet.write(frames.error(0, "internal"))
         elif how == "a crash":
             puppet.order("signal", number=9)
-        else:
+        elif subject.has("hello"):
             await puppet.write(puppet.hello(plugin="somebody-else"))
+        else:
+            await puppet.write(puppet.ready(("tool", "somebody-else")))
         await starting.fails()
         status = await act.becomes("DOWN")
         case.equal((status.calls, status.queued, status.pid), (0, 0, None), f"held after {how}")
@@ -311,6 +326,7 @@ async def the_end_goes_on_whatever_fails(case: Case, subject: HostSubject) -> No
     first the process, then its folder; and every failure is told.
     """
     subject.needs("inside")
+    processes = subject.has("processes")
     raised: list[str] = []
     order: list[tuple[bool, bool]] = []
     homes: dict[str, str] = {}
@@ -330,28 +346,32 @@ async def the_end_goes_on_whatever_fails(case: Case, subject: HostSubject) -> No
     for name, act in acts.items():
         puppet = await act.begin()
         homes[name], pids[name] = puppet.facts["cwd"], puppet.pid
-        if name == "b":
+        if name == "b" and processes:
             await puppet.do("ignore", number=15)
             await puppet.do("stay")
     await subject.within(host.close(), "closing a host whose listener fails")
     left = [name for name in homes if alive(pids[name]) or os.path.isdir(homes[name])]
     case.equal(left, [], "plugins of which something is left")
-    case.equal(order, [(False, True)] * 3, "process there, folder there, when REAPED is told")
+    due = (False, processes)
+    case.equal(order, [due] * 3, "process there, folder there, when REAPED is told")
     told = sum("ArithmeticError" in fault for fault in host.faults)
     case.equal(told, len(raised), "failures that are told")
-    case.require(len(raised) > 9, "a failure at each step of three ends", str(raised))
+    case.require(len(raised) >= 9, "a failure at each step of three ends", str(raised))
     await subject.nothing_left(case, residue, "after an end with failures")
 
 
 @CHECKS.rule("LIF-008")
 @hosted
 async def nothing_runs_before_the_start(case: Case, subject: HostSubject) -> None:
-    """The plugin's module leaves a trace where it is imported: there is none before the start."""
+    """The plugin's module leaves a trace where it is imported: there is none before the start, and
+    in the host's process never, unless plugins are threads of it.
+    """
     trace = subject.folder / "imported"
+    module = f"sentinel_{subject.folder.name.removeprefix('tck-')}"
     act = await subject.act(
         id="sentinel",
-        entry="sentinel_module:plugin",
-        files={"sentinel_module.py": SENTINEL.format(path=str(trace))},
+        entry=f"{module}:plugin",
+        files={f"{module}.py": SENTINEL.format(path=str(trace))},
     )
     await act.status()
     await act.settled()
@@ -360,8 +380,10 @@ async def nothing_runs_before_the_start(case: Case, subject: HostSubject) -> Non
     value = (await asked.value())["value"]
     pids = trace.read_text().split()
     case.equal(pids, [str(value)], "processes that imported it")
-    case.require(value != subject.driver.pid, "a process of its own", "the host's process")
-    case.equal((await act.status()).pid, value, "the process of the instance")
+    own = value != subject.driver.pid
+    case.equal(own, subject.has("processes"), "that it runs in a process of its own")
+    pid = (await act.status()).pid
+    case.equal(pid, value if own else None, "the process of the instance")
 
 
 @CHECKS.rule("LIF-009")
@@ -369,6 +391,7 @@ async def nothing_runs_before_the_start(case: Case, subject: HostSubject) -> Non
 async def asking_does_not_touch_the_plugin(case: Case, subject: HostSubject) -> None:
     """The state is known without it: also while it stands still, and in every state."""
     act = await subject.act()
+    processes = subject.has("processes")
     states = [await _asked_quickly(case, act)]
     starting = act.start()
     puppet = await act.stage.enter()
@@ -378,21 +401,30 @@ async def asking_does_not_touch_the_plugin(case: Case, subject: HostSubject) -> 
     await puppet.write(puppet.ready())
     await starting.value()
     before = len(puppet.received)
-    os.kill(puppet.pid, signal.SIGSTOP)
+    await _stands(puppet, True, processes)
     for _ in range(3):
         states.append(await _asked_quickly(case, act))
-    os.kill(puppet.pid, signal.SIGCONT)
+    await _stands(puppet, False, processes)
     await act.answers(puppet, "after it stood still")
     kinds = [found.name for found in puppet.received[before:]]
     case.equal(kinds, ["CALL"], "frames to the plugin while its state was asked for")
     await puppet.leave("exit", status=0)
     await act.down()
     states.append(await _asked_quickly(case, act))
+    before_welcome = "HANDSHAKE" if subject.has("hello") else "INIT"
     case.equal(
         states,
-        ["STOPPED", "HANDSHAKE", "INIT", "READY", "READY", "READY", "DOWN"],
+        ["STOPPED", before_welcome, "INIT", "READY", "READY", "READY", "DOWN"],
         "the states that were told",
     )
+
+
+async def _stands(puppet: Puppet, still: bool, process: bool) -> None:
+    """Makes it stand still, or go on: by a signal, or by not reading."""
+    if process:
+        os.kill(puppet.pid, signal.SIGSTOP if still else signal.SIGCONT)
+    else:
+        await puppet.do("deaf", deaf=still)
 
 
 async def _asked_quickly(case: Case, act: Act) -> str:

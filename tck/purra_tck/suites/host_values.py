@@ -12,7 +12,7 @@ from purra_tck.subjects.machine import Memory
 from purra_tck.vectors import Bad, bad_values, good_values
 from purra_tck.verdict import Case, RuleViolation
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "ROUGH", "same"]
 
 CHECKS = Checks("FRM")
 
@@ -152,22 +152,22 @@ async def values_survive(case: Case, subject: HostSubject) -> None:
             await puppet.write(frames.frame(frames.RESULT, call.id, form))
             value = await asked.value()
             case.require(
-                _same(value, good.value),
+                same(value, good.value),
                 f"{good.name} = {good.value!r:.60} from {form.hex()[:60]}",
                 f"{good.name} = {value!r:.60} ({type(value).__name__})",
             )
 
 
-def _same(left: Any, right: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Equal, and of equal kinds all the way down; -0.0 is not 0.0, bytes may be of any kind."""
     if isinstance(left, (bytes, bytearray)) and isinstance(right, (bytes, bytearray)):
         return left == right
     if type(left) is not type(right):
         return False
     if type(left) is list:
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(same, left, right))
     if type(left) is dict:
-        return list(left) == list(right) and all(_same(left[key], right[key]) for key in left)
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if type(left) is float:
         return left == right and math.copysign(1, left) == math.copysign(1, right)
     return bool(left == right)
@@ -181,10 +181,10 @@ async def empty_is_not_missing(case: Case, subject: HostSubject) -> None:
     puppet = await act.begin()
     for value in FALSY:
         asked, call = await act.asked(puppet, value)
-        case.require(_same(call.args, value), f"{value!r} as arguments", f"{call.args!r}")
+        case.require(same(call.args, value), f"{value!r} as arguments", f"{call.args!r}")
         await puppet.write(frames.result(call.id, value))
         found = await asked.value()
-        case.require(_same(found, value), f"{value!r} as a result", f"{found!r}")
+        case.require(same(found, value), f"{value!r} as a result", f"{found!r}")
     stream = act.stream()
     taking = subject.spawn(stream.rest())
     call = await puppet.called()
@@ -195,5 +195,5 @@ async def empty_is_not_missing(case: Case, subject: HostSubject) -> None:
     items, error = await subject.within(taking, "a stream of empty items")
     due = [*FALSY, *FALSY, b"", b"\0"]
     case.require(
-        error is None and _same(items, due), f"the items {due!r}", f"{items!r}, error {error}"
+        error is None and same(items, due), f"the items {due!r}", f"{items!r}, error {error}"
     )
