@@ -10,13 +10,15 @@ from typing import Any
 
 import anyio
 
-from purra.contracts.store import ANY, Append, Commit, Document, Scan, Store
+from purra.contracts.store import ANY, Append, Commit, Delete, Document, Drop, Store
+from purra.errors import StoreError
 from purra.runs import keys, presence
-from purra.runs.reader import closed_watch
+from purra.runs.reader import closed_watch, documents
 
-__all__ = ["KernelInfo", "answer", "ask", "kernels"]
+__all__ = ["KernelInfo", "answer", "ask", "forget", "kernels"]
 
-SCAN_PAGE = 100
+SILENT_MS = 3600 * 1000
+"""A kernel of another machine that has said nothing for so long is not coming back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,28 @@ async def kernels(store: Store, *, ended: bool = False) -> tuple[KernelInfo, ...
     """The kernels that are running, as far as that can be known; with `ended` all that have left a
     document: one that was closed in good order has not.
     """
-    found: list[KernelInfo] = []
-    after = ""
-    while True:
-        page = await store.scan(Scan(keys.kernel(""), after, SCAN_PAGE))
-        infos = map(_info, page.documents)
-        found += [info for info in infos if ended or info.state == "running"]
-        if not page.more or not page.documents:
-            return tuple(found)
-        after = page.documents[-1].key
+    infos = [_info(document) async for document in documents(store, keys.kernel(""))]
+    return tuple(info for info in infos if ended or info.state == "running")
+
+
+async def forget(store: Store) -> int:
+    """Removes what kernels left that will not come back; how many those were. One that comes back
+    all the same writes its document anew.
+    """
+    now_ms, count = await store.now(), 0
+    async for document in documents(store, keys.kernel("")):
+        info = _info(document)
+        silent = info.state == "lapsed" and now_ms - document.expires_ms > SILENT_MS
+        if info.state != "gone" and not silent:
+            continue
+        ops = (Delete(document.key, document.revision), Drop(keys.kernel_inbox(info.kernel)))
+        try:
+            await store.commit(Commit(ops))
+            count += 1
+        except StoreError as error:
+            if error.code != "conflict":  # else it has just written, or somebody else was faster
+                raise
+    return count
 
 
 async def ask(store: Store, kernel: str, token: str, body: Mapping[str, Any]) -> None:

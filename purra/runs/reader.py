@@ -11,13 +11,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from purra.contracts.store import Store
+from purra.contracts.store import PAGE_ITEMS, Document, Scan, Store
 from purra.errors import PurraError
 from purra.journal.events import TERMINAL, Event, event_from_value
 from purra.limits import READ_PAGE
 from purra.runs.feed import Feed
 
-__all__ = ["check_cursor", "closed_watch", "events", "head_of", "journal_of", "records"]
+__all__ = [
+    "check_cursor",
+    "closed_watch",
+    "documents",
+    "events",
+    "head_of",
+    "journal_of",
+    "records",
+]
 
 _BEYOND: Final = 2**62
 
@@ -89,6 +97,17 @@ async def head_of(store: Store, stream: str) -> int:
 async def journal_of(store: Store, stream: str) -> list[Event]:
     """The whole journal as stored."""
     return [event async for event in events(store, stream, 0, None, follow=False)]
+
+
+async def documents(store: Store, prefix: str) -> AsyncIterator[Document]:
+    """Every document below a prefix, in the order of their keys."""
+    after, more = "", True
+    while more:
+        page = await store.scan(Scan(prefix, after, PAGE_ITEMS))
+        for document in page.documents:
+            yield document
+            after = document.key
+        more = page.more
 
 
 @asynccontextmanager

@@ -9,9 +9,19 @@ import typer
 
 from purra.errors import PurraError
 
-__all__ = ["DEFAULT_MANIFEST", "Json", "Manifest", "Params", "StateFolder", "params_of"]
+__all__ = [
+    "DEFAULT_MANIFEST",
+    "Json",
+    "Manifest",
+    "Params",
+    "StateFolder",
+    "duration_ms",
+    "params_of",
+]
 
 DEFAULT_MANIFEST = Path("purra.toml")
+DIGITS = 6
+"""Of a length of time: more days than there have been."""
 
 Manifest = Annotated[
     Path, typer.Option("--manifest", "-m", help="The host manifest, whose store holds the runs.")
@@ -35,3 +45,15 @@ def params_of(pairs: list[str] | None) -> dict[str, str]:
             raise PurraError("invalid_argument", f"{pair!r} is not NAME=VALUE", where="--param")
         params[name] = value
     return params
+
+
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(text: str, where: str) -> int:
+    """`30d`, `12h`, `90m` or `45s` in ms. Raises `PurraError(invalid_argument)`."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS_MS or not number.isdecimal() or len(number) > DIGITS:
+        what = f"{text!r} is no length of time"
+        raise PurraError("invalid_argument", what, where=where, hint="as 30d, 12h, 90m or 45s")
+    return int(number) * _UNITS_MS[unit]

@@ -12,6 +12,7 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from purra.errors import PurraError
@@ -20,7 +21,15 @@ from purra.values import thaw
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "json_line", "print_error", "print_table", "tame_streams"]
+__all__ = [
+    "console",
+    "json_line",
+    "json_text",
+    "moment",
+    "print_error",
+    "print_table",
+    "tame_streams",
+]
 
 _LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 """JSON takes these as they are, but some readers of lines take them for the end of one."""
@@ -42,10 +51,20 @@ def console(*, stderr: bool = False) -> Console:
 
 def json_line(value: Any) -> None:
     """One strict JSON object on a line of its own, at once."""
-    text = json.dumps(thaw(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.translate(_LINE_ENDS).encode() + b"\n")
+    sys.stdout.buffer.write(json_text(value))
     sys.stdout.buffer.flush()
+
+
+def json_text(value: Any) -> bytes:
+    """The line of `json_line`, with its end."""
+    text = json.dumps(thaw(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_LINE_ENDS).encode() + b"\n"
+
+
+def moment(ms: int) -> str:
+    """A point in time, given in ms since 1970, as people read it; UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

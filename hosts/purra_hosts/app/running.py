@@ -6,10 +6,10 @@ it were how things are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from purra.runs.kernels import KernelInfo
+from purra_hosts.app.printing import moment
 
 __all__ = ["TITLES", "described", "level", "of_plugin", "row", "value"]
 
@@ -92,8 +92,8 @@ def value(kernel: KernelInfo, plugin: str, status: Mapping[str, Any]) -> dict[st
 
 def described(kernel: KernelInfo, status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Lines about a plugin in one kernel: what they are about, and the text."""
-    since = datetime.fromtimestamp(kernel.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     pid = kernel.process.get("pid", "?")
+    since = moment(kernel.since_ms)
     yield "kernel", f"{kernel.kernel}, {kernel.state}, pid {pid}, since {since}"
     if kernel.state != "running":
         yield "last seen", f"{status['version']}, {status['state']}"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import typer
 
 from purra_hosts.app import exits
+from purra_hosts.app.commands.exporting import export
 from purra_hosts.app.commands.looking import with_store
+from purra_hosts.app.commands.pruning import pruning
 from purra_hosts.app.options import (
     DEFAULT_MANIFEST,
     Json,
@@ -19,14 +20,14 @@ from purra_hosts.app.options import (
     StateFolder,
     params_of,
 )
-from purra_hosts.app.printing import console, json_line, print_table
+from purra_hosts.app.printing import console, json_line, moment, print_table
 
 if TYPE_CHECKING:
     from purra.kernel import Kernel
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Look at runs, take one up, end one.")
+app = typer.Typer(no_args_is_help=True, help="Look at runs, take one up, end one, remove old ones.")
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")]
 
@@ -51,7 +52,7 @@ def list_runs(
             (
                 info.run,
                 "abandoned" if info.lapsed and info.owner else info.status,
-                _when(info.started_ms),
+                moment(info.started_ms),
                 info.session,
                 info.prompt[:60],
             )
@@ -111,7 +112,7 @@ def events(
                 json_line(event_value(event))
             else:
                 parent = f" ←{event.parent}" if event.parent else ""
-                typer.echo(f"{event.seq:>5}  {_when(event.at_ms)}  {event.kind}{parent}")
+                typer.echo(f"{event.seq:>5}  {moment(event.at_ms)}  {event.kind}{parent}")
         return exits.COMPLETED
 
     with_store(manifest, param, state, work)
@@ -193,5 +194,25 @@ def resume(
     )
 
 
-def _when(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+app.command(no_args_is_help=True)(export)
+
+
+@app.command(no_args_is_help=True)
+def prune(
+    manifest: Manifest = DEFAULT_MANIFEST,
+    older_than: Annotated[
+        str, typer.Option(metavar="AGE", help="Runs that ended longer ago, as 30d, 12h or 90m.")
+    ] = "",
+    status: Annotated[
+        list[str] | None, typer.Option(help="Only completed, failed or canceled ones; repeatable.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them; else they are listed.")] = False,
+    param: Params = None,
+    state: StateFolder = None,
+    json: Json = False,
+) -> None:
+    """Remove runs that have ended, by age or status or both. Without --yes only list them.
+
+    Also what kernels left that have died. Blobs stay: a store has no way to remove them.
+    """
+    with_store(manifest, param, state, pruning(older_than, status or (), yes=yes, json=json))
