@@ -75,13 +75,15 @@ def _changed(function: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(function):
         if isinstance(node, ast.Global):
             yield from ((node.lineno, name) for name in node.names)
-        held: ast.AST | None = None
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
-            held = node.value
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield from _named(node.value)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            held = node.func.value if node.func.attr in CHANGERS else None
-        if isinstance(held, ast.Name):
-            yield node.lineno, held.id
+            yield from _named(node.func.value) if node.func.attr in CHANGERS else ()
+
+
+def _named(held: ast.expr) -> Iterator[tuple[int, str]]:
+    if isinstance(held, ast.Name):
+        yield held.lineno, held.id
 
 
 def _own(function: ast.AST) -> set[str]:
