@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -14,6 +16,23 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.sources import ROOT, sources
+
+AGENT = """
+import sys
+sys.path[:0] = {paths!r}
+import purra
+assert purra.__file__.startswith({prefix!r}), purra.__file__
+print(purra.run_sync("host.toml", "Who calls a tool?", state="state").status)
+"""
+HOST = """
+schema = "purra.host/1"
+name = "installed"
+[agent]
+id = "a"
+revision = "1"
+model = "offline/extractive"
+[plugins.offline]
+"""
 
 PLUGINS = sorted(path.parent for path in (ROOT / "plugins").glob("*/pyproject.toml"))
 
@@ -90,3 +109,38 @@ def test_types_of_every_plugin_are_checked() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["mypy_path"]
     for project in PLUGINS:
         assert f"$MYPY_CONFIG_FILE_DIR/plugins/{project.name}" in listed
+
+
+def installed(project: Path, prefix: Path) -> None:
+    """Without a network and without what `project` depends on."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--disable-pip-version-check", "--prefix", str(prefix)]
+    subprocess.run([*command, str(project)], check=True, timeout=120, capture_output=True)
+
+
+def test_the_source_distribution_is_enough_to_run_an_agent(tmp_path: Path) -> None:
+    """API-04: sdist, wheel from it, installed where nothing else of ours is, and one agent run
+    by public names; its model is a plugin in a process."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    [packed] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    [source] = (tmp_path / "source").iterdir()
+    prefix = tmp_path / "prefix"
+    installed(source, prefix)
+    installed(ROOT / "plugins" / "offline", prefix)
+    site = sysconfig.get_path("purelib", vars={"base": str(prefix), "platbase": str(prefix)})
+    # Without the site module no `.pth` line of this environment leads back to this tree.
+    paths = [site, sysconfig.get_path("purelib")]
+    (tmp_path / "host.toml").write_text(HOST)
+    code = AGENT.format(paths=paths, prefix=str(prefix))
+    run = [sys.executable, "-I", "-S", "-W", "error", "-c", code]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "completed\n", "")
