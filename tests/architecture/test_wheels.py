@@ -112,9 +112,12 @@ def test_types_of_every_plugin_are_checked() -> None:
 
 
 def installed(project: Path, prefix: Path) -> None:
-    """Without a network and without what `project` depends on."""
+    """Without a network, without what `project` depends on, and with no look at what this
+    environment has: pip would take that away.
+    """
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    command += ["--no-build-isolation", "--disable-pip-version-check", "--prefix", str(prefix)]
+    command += ["--no-build-isolation", "--disable-pip-version-check", "--ignore-installed"]
+    command += ["--prefix", str(prefix)]
     subprocess.run([*command, str(project)], check=True, timeout=120, capture_output=True)
 
 
