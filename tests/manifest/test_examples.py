@@ -81,6 +81,7 @@ EXPECTED = {
     "plg-001-unknown-host-kind.plugin.toml": "FILE: host.kind: must be one of process, inproc; got 'thread' [invalid_manifest]",
     "plg-001-unknown-kind.plugin.toml": "FILE: provides[0].kind: must be one of model, tool, context, store, policy, memory, sandbox; got 'tol' [invalid_manifest] (did you mean 'tool'?)",
     "plg-002-unknown-contract.plugin.toml": "FILE: provides[0].contract: 'purra.tool/2' is not supported [invalid_manifest] (write 'purra.tool/1')",
+    "plg-020-wasm.plugin.toml": "FILE: host.kind: must be one of process, inproc; got 'wasm' [invalid_manifest]",
     "plugin-drift.host.toml": "FILE: plugins.files.digest: the manifest of files 0.1.0 is not the one that was locked [plugin_drift] (look at what changed, then `purra plugins lock`)",
     "pre-002-section-twice.host.toml": "FILE: agent.prompt[1].name: two sections are named 'a' [invalid_manifest]",
     "secret-in-the-manifest.host.toml": 'FILE: plugins.files.secrets.KEY: is not a reference to a secret [invalid_manifest] (write "env:VARIABLE"; a secret never stands in a manifest)',
@@ -105,7 +106,7 @@ def load(path: Path) -> object:
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_bad_manifest_is_refused_with_file_key_reason_and_hint(name: str) -> None:
-    """MAN-001 to 006 and 008, PLG-01, PLG-02, PRE-02: one coded error each."""
+    """MAN-001 to 006 and 008, PLG-01, PLG-02, PLG-20, PRE-02: one coded error each."""
     path = BAD / name
     with pytest.raises(PurraError) as caught:
         load(path)

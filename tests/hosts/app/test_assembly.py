@@ -155,6 +155,57 @@ def test_an_eager_plugin_that_cannot_start_says_why(tmp_path: Path) -> None:
         anyio.run(main)
 
 
+def test_a_start_that_fails_half_way_is_undone_and_may_be_tried_again(tmp_path: Path) -> None:
+    """PLG-05: what was ready already is stopped, what failed before what it required; when the
+    fault is mended the same manifest opens."""
+    plugins = eager_copy(tmp_path, "")
+    notes = plugins / "notes"
+    notes.mkdir()
+    text = (PLUGINS / "notes" / "purra-plugin.toml").read_text()
+    (notes / "purra-plugin.toml").write_text(text + '[lifecycle]\nactivation = "eager"\n')
+    code = (PLUGINS / "notes" / "notes.py").read_text()
+    (notes / "notes.py").write_text(code + "raise SystemExit(3)\n")
+    path = manifest(tmp_path, "", **{f'["{PLUGINS}"]': f'["{plugins}"]'})
+    seen: list[tuple[str, str, int | None]] = []
+
+    def events(kind: str, data: Mapping[str, Any]) -> None:
+        seen.append((kind, data["plugin"], data["pid"]))
+
+    async def opened() -> str:
+        async with open_kernel(path, watchers=Watchers(events=events)) as kernel:
+            return (await (await kernel.submit("hello")).wait()).status
+
+    with pytest.raises(PurraError, match="plugin_broken"):
+        anyio.run(opened)
+    life = [(kind, plugin) for kind, plugin, _ in seen]
+    assert ("plugin.ready", "parrot") in life
+    stopped = [plugin for kind, plugin in life if kind == "plugin.stopped"]
+    assert stopped == ["notes", "parrot"]
+    assert not [pid for _, _, pid in seen if pid and Path(f"/proc/{pid}").exists()]
+    (notes / "notes.py").write_text(code)
+    assert anyio.run(opened) == "completed"
+
+
+def test_a_plugin_is_there_for_the_agents_that_name_it(tmp_path: Path) -> None:
+    """PLG-23: of two agents with the same folders, one sees the tool, and for the other neither the
+    tool nor the plugin exists."""
+    sees = manifest(tmp_path)
+    blind = tmp_path / "blind.toml"
+    text = sees.read_text()
+    start, end = text.index("[plugins.notes]"), text.index("[plugins.parrot]")
+    blind.write_text(text[:start].replace('tools = ["notes/notes.report"]', "") + text[end:])
+
+    async def answer(path: Path) -> tuple[str, list[str]]:
+        async with open_application(make_plan(path)) as application:
+            run = await application.kernel.submit("look")
+            return (await run.wait()).text, list(application.routes)
+
+    text, routes = anyio.run(answer, sees)
+    assert '"role": "tool"' in text and routes == ["parrot", "notes"]
+    text, routes = anyio.run(answer, blind)
+    assert '"role": "user"' in text and routes == ["parrot"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [
