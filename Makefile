@@ -12,10 +12,10 @@ QUESTION ?= How does a caller cancel a running tool?
 
 SOAK_MINUTES ?= 20
 
-.PHONY: soak help setup demo test bench selftest check format snapshots clean
+.PHONY: soak help setup demo test bench bench-peers selftest check format snapshots clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with everything in it
 
@@ -38,6 +38,9 @@ test: $(STAMP) ## all tests
 bench: $(STAMP) ## what things cost, beside a floor and a sketch (4 minutes, quiet machine)
 	@mkdir -p dist
 	$(BIN)/python -m tests.bench --json dist/bench.json
+
+bench-peers: $(STAMP) ## the same beside MCP and gRPC, in an environment that is thrown away
+	$(BIN)/python -m tests.bench.peer_venv
 
 soak: $(STAMP) ## storms over eight plugins for SOAK_MINUTES (20)
 	$(BIN)/python -m tests.chaos.storm --minutes $(SOAK_MINUTES)

@@ -26,6 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measures, and says what was found."""
     asked = _parser().parse_args(arguments)
     sections = [one for one in SECTIONS if not asked.only or one.key in asked.only]
+    goals = GOALS
+    if asked.peers:
+        from tests.bench import peers  # their packages are in no environment but their own
+
+        sections, goals = peers.with_peers(sections), [*GOALS, *peers.GOALS]
     about = environment()
     print(json.dumps(about), flush=True)
     rounds = run_rounds(
@@ -35,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         budget_s=BUDGET_S if asked.rounds is None else float("inf"),
         share=asked.share,
     )
-    print("\n".join([*tables(sections, rounds), "", *goal_lines(sections, GOALS, rounds)]))
+    print("\n".join([*tables(sections, rounds), "", *goal_lines(sections, goals, rounds)]))
     if asked.json:
-        found = document(sections, GOALS, rounds, about)
+        found = document(sections, goals, rounds, about)
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
     if asked.page:
-        write_page(asked.page, sections, GOALS, rounds, about)
+        write_page(asked.page, sections, goals, rounds, about)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", choices=keys, help="this section; may be given again"
     )
+    parser.add_argument("--peers", action="store_true", help="see tests/bench/peer_venv.py")
     parser.add_argument("--share", type=float, default=1.0, help="of the usual counts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="writes every figure there")
     parser.add_argument("--page", type=Path, metavar="FILE", help="puts the figures into a page")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import peers
 from tests.bench.__main__ import GOALS, SECTIONS
 from tests.bench.measure import Column, Contender, Goal, Rounds, Section, environment, run_rounds
 from tests.bench.report import BEGIN, END, document, goal_lines, tables, verdict, write_page
@@ -48,6 +49,17 @@ def test_every_section_runs(section: Section) -> None:
         assert {goal.of, goal.over or goal.of} <= set(names) and goal.figure in shown
     assert len(tables([section], rounds)) == len(names) + 3
     assert json.dumps(document([section], GOALS, rounds, environment()))
+
+
+def test_peers_stand_beside_those_that_do_the_same() -> None:
+    """Without running them: their packages are not here."""
+    for section in peers.with_peers(SECTIONS):
+        names = [contender.name for contender in section.contenders]
+        assert names[-2:] == list(peers.PEERS[section.key])
+        for goal in peers.GOALS:
+            if goal.section == section.key:
+                assert {goal.of, goal.over} <= set(names) and goal.most < 1
+                assert goal.figure in {column.figure for column in section.columns}
 
 
 @pytest.mark.parametrize(
