@@ -28,6 +28,8 @@ from msgpack import (  # type: ignore[import-untyped]
     unpackb,
 )
 
+from purra_bridge.wire.strict import FROZEN, INT_MAX, INT_MIN, MAX_DEPTH
+
 __all__ = [
     "MAX_DEPTH",
     "ValueRefused",
@@ -41,16 +43,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MAX_DEPTH = 64
-"""Containers inside each other in one value."""
 _PREFLIGHT_BYTES = 2048
 """Below this the worst nest of claims allocates 11 MiB for a moment, never touched."""
 
-_INT_MIN = -(2**63)
-_INT_MAX = 2**63 - 1
 _INFINITY = float("inf")
-_FROZEN: Any = type(type.__dict__)
-"""mappingproxy: the maps of values that the kernel has frozen."""
 _PLAIN = frozenset((str, bool, type(None), bytes))
 _TEXT = frozenset((str,))
 
@@ -145,7 +141,7 @@ def _refuse_ext(code: int, data: bytes) -> Any:
 
 
 def _thaw(value: Any) -> Any:
-    if type(value) is _FROZEN:
+    if type(value) is FROZEN:
         return dict(value)
     raise _NotStrictError(f"a value of type {type(value).__name__}")
 
@@ -160,14 +156,14 @@ def _walk(items: Any, depth: int) -> None:
         if kind in _PLAIN:
             continue
         if kind is int:
-            if not _INT_MIN <= item <= _INT_MAX:
+            if not INT_MIN <= item <= INT_MAX:
                 raise _NotStrictError("an integer outside int64")
         elif kind is float:
             if not -_INFINITY < item < _INFINITY:  # also false for NaN
                 raise _NotStrictError("a float that is not finite")
         elif depth <= 0:
             raise _NotStrictError(f"nesting deeper than {MAX_DEPTH}")
-        elif kind is dict or kind is _FROZEN:
+        elif kind is dict or kind is FROZEN:
             if not _TEXT.issuperset(map(type, item)):
                 raise _NotStrictError("a map key that is not text")
             _walk(item.values(), depth - 1)

@@ -26,11 +26,41 @@ __all__ = ["UNJOINED_BYTES", "Assembly", "Joiner"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from purra_bridge.wire.calls import Calls
+    from typing import Any, Protocol
 
     Events = list[Any]
+
+    class Owner(Protocol):
+        """The calls of the connection, as this file knows them (`purra_bridge.wire.calls`)."""
+
+        joining: dict[int, Assembly]
+        limits: dict[str, int]
+
+        def issue(self, call_id: int) -> None: ...
+        def judge(self, call_id: int, kind: int) -> Any: ...
+        def charge_link(self, cost: int) -> None: ...
+        def count(self, what: str) -> None: ...
+        def turn_down(self, call_id: int, error: WireError) -> None: ...
+        def serve(self, call_id: int, body: Any, events: Events) -> None: ...
+        def unread(self, call: Any) -> bool: ...
+        def spoil(self, call_id: int, call: Any, error: WireError, events: Events) -> None: ...
+        def ends(self, kind: int, call_id: int, events: Events) -> bool: ...
+        def on_result(
+            self, kind: int, flags: int, call_id: int, body: Any, events: Events
+        ) -> None: ...
+        def on_error(
+            self, kind: int, flags: int, call_id: int, body: Any, events: Events
+        ) -> None: ...
+        def take_data(
+            self,
+            flags: int,
+            call_id: int,
+            body: Any,
+            cost: int,
+            events: Events,
+            prepaid: bool = False,
+        ) -> None: ...
+
 
 UNJOINED_BYTES = 64 * 1024 * 1024
 """All fragments of a connection whose messages are not complete."""
@@ -58,7 +88,7 @@ class Joiner:
 
     __slots__ = ("_calls", "_stored")
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Owner) -> None:
         self._calls = calls
         self._stored = 0
 

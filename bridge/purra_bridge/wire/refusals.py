@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-from purra_bridge.wire import codec
+from purra_bridge.wire.strict import FROZEN, INT_MAX, INT_MIN, MAX_DEPTH
 
 __all__ = ["find_in_body", "find_in_value"]
 
@@ -60,7 +60,7 @@ def _scan(body: bytes, depth: int) -> None:
         if parts is not None:
             count, is_map = parts
             if len(opened) >= depth:
-                raise _FaultError(f"nesting deeper than {codec.MAX_DEPTH}", start)
+                raise _FaultError(f"nesting deeper than {MAX_DEPTH}", start)
             opened.append([count * 2 if is_map else count, set() if is_map else None, is_map])
 
 
@@ -148,7 +148,7 @@ def find_in_value(value: Any, depth: int) -> tuple[str, tuple[str | int, ...] | 
         fault = _item_fault(item, len(path), depth)
         if fault:
             return fault, path
-        if isinstance(item, (dict, codec._FROZEN)):
+        if isinstance(item, (dict, FROZEN)):
             waiting.extend((part, (*path, key)) for key, part in reversed(item.items()))
         elif isinstance(item, (list, tuple)):
             waiting.extend((item[index], (*path, index)) for index in reversed(range(len(item))))
@@ -166,14 +166,14 @@ def _item_fault(item: Any, level: int, depth: int) -> str:
     if kind in (bool, bytes, type(None)):
         return ""
     if kind is int:
-        return "" if -(2**63) <= item < 2**63 else "an integer outside int64"
+        return "" if INT_MIN <= item <= INT_MAX else "an integer outside int64"
     if kind is float:
         return "" if item - item == 0 else "a float that is not finite"
-    if kind not in (dict, list, tuple, codec._FROZEN):
+    if kind not in (dict, list, tuple, FROZEN):
         return f"a value of type {kind.__name__}"
     if level >= depth:
-        return f"nesting deeper than {codec.MAX_DEPTH}"
-    if kind in (dict, codec._FROZEN):
+        return f"nesting deeper than {MAX_DEPTH}"
+    if kind in (dict, FROZEN):
         return _keys_fault(item)
     return ""
 
