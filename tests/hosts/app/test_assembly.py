@@ -171,19 +171,21 @@ def test_a_start_that_fails_half_way_is_undone_and_may_be_tried_again(tmp_path: 
     def events(kind: str, data: Mapping[str, Any]) -> None:
         seen.append((kind, data["plugin"], data["pid"]))
 
-    async def opened() -> str:
-        async with open_kernel(path, watchers=Watchers(events=events)) as kernel:
+    async def main() -> str:
+        watchers = Watchers(events=events)
+        with pytest.raises(PurraError, match="plugin_broken"):
+            async with open_kernel(path, watchers=watchers):
+                pass
+        life = [(kind, plugin) for kind, plugin, _ in seen]
+        assert ("plugin.ready", "parrot") in life
+        stopped = [plugin for kind, plugin in life if kind == "plugin.stopped"]
+        assert stopped == ["notes", "parrot"]
+        assert not [pid for _, _, pid in seen if pid and Path(f"/proc/{pid}").exists()]
+        (notes / "notes.py").write_text(code)
+        async with open_kernel(path, watchers=watchers) as kernel:
             return (await (await kernel.submit("hello")).wait()).status
 
-    with pytest.raises(PurraError, match="plugin_broken"):
-        anyio.run(opened)
-    life = [(kind, plugin) for kind, plugin, _ in seen]
-    assert ("plugin.ready", "parrot") in life
-    stopped = [plugin for kind, plugin in life if kind == "plugin.stopped"]
-    assert stopped == ["notes", "parrot"]
-    assert not [pid for _, _, pid in seen if pid and Path(f"/proc/{pid}").exists()]
-    (notes / "notes.py").write_text(code)
-    assert anyio.run(opened) == "completed"
+    assert anyio.run(main) == "completed"
 
 
 def test_a_plugin_is_there_for_the_agents_that_name_it(tmp_path: Path) -> None:
