@@ -93,6 +93,21 @@ def _swallows(patch: Patch) -> None:
     patch(Call, "answer", calm)
 
 
+def _waits_for_grace(patch: Patch) -> None:
+    def patient(self: InFlight, call: Call) -> None:
+        call.fail(WireError("deadline_exceeded", executed="maybe"))
+        self.give_up(call, "deadline")
+
+    patch(InFlight, "_time_over", patient)
+
+
+def _serves_beside_writes(patch: Patch) -> None:
+    def open_to_all(self: InFlight, exclusive: bool) -> bool:
+        return len(self) < self.limit
+
+    patch(InFlight, "has_room", open_to_all)
+
+
 def _closes_connection(patch: Patch) -> None:
     give_up = InFlight.give_up
 
@@ -143,7 +158,9 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("both-outcomes", "CAN-003", "whose CANCEL was sent too", _both_outcomes),
     broken("re-opens", "CAN-004", "after a stop that came too late", _reopens),
     broken("never-recycles", "CAN-005", "state TAINTED or DRAINING", _never_recycles),
-    broken("drains-the-deaf", "CAN-005", "the process ends", _drains_the_deaf),
+    broken("drains-the-deaf", "CAN-005", "the steps to the end", _drains_the_deaf),
+    broken("waits-for-grace", "CAN-005", "the process ends", _waits_for_grace),
+    broken("serves-beside-writes", "CAN-005", "a call beside a write", _serves_beside_writes),
     broken("swallows-CancelledError", "CAN-006", "what was seen in a task", _swallows),
     broken("closes-connection", "CAN-007", "beside a cancel", _closes_connection),
     broken("absolute-wallclock", "CAN-008", "deadline_ms of a call with 10 s", _absolute),

@@ -177,7 +177,6 @@ async def a_cancel_after_the_end_does_nothing(case: Case, subject: HostSubject) 
 async def a_deaf_instance_is_replaced(case: Case, subject: HostSubject) -> None:
     """Tainted after the grace time; and where the call may write, killed at its hard time."""
     subject.needs("clock")
-    processes = subject.has("processes")
     host = await subject.host(
         grace_s=2.0, drain_s=5.0, exit_s=5.0, ping_s=1000.0, restarts=Restarts(first_s=0.01)
     )
@@ -200,18 +199,34 @@ async def a_deaf_instance_is_replaced(case: Case, subject: HostSubject) -> None:
     call = await fresh.called()
     await fresh.write(frames.result(call.id, "fresh"))
     case.equal(await following.value(), "fresh", "the answer of the instance that replaces it")
-    writing = act.ask(timeout_s=5.0, exclusive=True)
-    call = await fresh.called()
-    if processes:
-        await fresh.do("ignore", number=15)
-        await fresh.do("stay")
+    await _a_late_write(case, subject)
+
+
+async def _a_late_write(case: Case, subject: HostSubject) -> None:
+    """The grace time never ends here, so only the hard time can have killed it; and whoever called
+    meanwhile waited, and is answered by the next instance.
+    """
+    host = await subject.host(grace_s=1000.0, ping_s=1000.0, restarts=Restarts(first_s=0.01))
+    act = await subject.act(host, id="writes")
+    puppet = await act.begin()
+    writing, _ = await act.asked(puppet, timeout_s=5.0, exclusive=True)
+    beside = act.ask("beside")
+    if subject.has("processes"):
+        await puppet.do("ignore", number=15)
+        await puppet.do("stay")
     await host.advance(4.0)
     case.require(not writing.done, "a call may use its time", "it ended before")
     await host.advance(1.5)
     await writing.fails("deadline_exceeded")
-    await fresh.gone()
-    await act.down()
-    states = [event.state for event in act.events() if event.generation == 2]
+    await puppet.gone()
+    await act.settled()
+    case.require(not beside.done, "a call beside a write waits for its end", "it ended with it")
+    fresh = await act.stage.enter()
+    await fresh.handshake()
+    call = await fresh.called()
+    await fresh.write(frames.result(call.id, "served"))
+    case.equal(await beside.value(), "served", "the answer of a call beside a write that was ended")
+    states = [event.state for event in act.events() if event.generation == 1]
     case.equal(
         [state for state in states if state in ("DRAINING", "STOPPING", "TERM", "KILL")],
         ["KILL"],
