@@ -15,6 +15,7 @@ from purra_tck.commands.plugin import plugin
 from purra_tck.commands.reports import page, replay
 from purra_tck.commands.selftest import selftest
 from purra_tck.commands.store import store
+from purra_tck.mends import mends
 from purra_tck.rules import SUITES, catalogue
 
 __all__ = ["app"]
@@ -59,6 +60,8 @@ def explain(rule_id: Annotated[str, typer.Argument(metavar="RULE", help="E.g. ST
     typer.echo(f"  {rule.text}")
     typer.echo(f"  how        {rule.how}")
     typer.echo(f"  saboteurs  {', '.join(rule.saboteurs)}")
+    if rule.id in mends():
+        typer.echo(f"  mend       {mends()[rule.id]}")
     if rule.id in checks:
         check = checks[rule.id]
         typer.echo(f"  checked by {check.__module__}.{check.__name__}")

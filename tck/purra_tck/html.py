@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from purra_tck.mends import mends
 from purra_tck.rules import Rule, catalogue
 
 __all__ = ["page"]
@@ -277,9 +278,11 @@ def _coded(text: str) -> str:
 def _told(rule_id: str, rule: Rule | None, row: Mapping[str, Any]) -> Iterator[str]:
     status = row["verdict"]
     pairs = [("verdict", f'<span class="{_class(status)}">{status}</span>')]
-    for name in ("expected", "observed", "reason", "evidence"):
+    for name in ("expected", "observed", "reason", "place", "mend", "evidence"):
         if row.get(name):
             pairs.append((name, escape(str(row[name]))))
+    if status in RED and not row.get("mend") and rule_id in mends():
+        pairs.append(("mend", escape(mends()[rule_id])))
     if rule is not None and rule.saboteurs:
         pairs.append(("saboteurs", escape(", ".join(rule.saboteurs))))
     if status == "not-run":

@@ -17,12 +17,14 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from purra_tck import html
+from purra_tck.mends import mends
 from purra_tck.rules import Rule, catalogue, catalogue_digest, of_suite
 from purra_tck.runner import Report
-from purra_tck.verdict import STATUSES, Outcome, conclude, exit_code
+from purra_tck.verdict import RED, STATUSES, Outcome, conclude, exit_code
 
 __all__ = [
     "SCHEMA_VERSION",
+    "Told",
     "footer",
     "leave",
     "lines_of",
@@ -74,7 +76,7 @@ def _rule_value(rule: Rule, outcome: Outcome | None) -> dict[str, Any]:
         "durations_s": [round(duration, 4) for duration in outcome.durations_s],
         "seed": outcome.seed,
     }
-    for name in ("expected", "observed", "evidence", "reason"):
+    for name in ("expected", "observed", "evidence", "reason", "place", "mend"):
         if getattr(outcome, name):
             value[name] = getattr(outcome, name)
     if outcome.frames:
@@ -120,24 +122,46 @@ def _why(outcome: Outcome | None) -> str:
     return outcome.reason
 
 
-def lines_of(rule: Rule, outcome: Outcome, *, verbose: bool = False) -> Iterator[str]:
-    """What the terminal shows of one verdict: a line, and for a red one what a person needs."""
+Told = dict[tuple[str, ...], str]
+"""Words of verdicts that were shown -> the rule that they were shown for."""
+
+
+def lines_of(
+    rule: Rule, outcome: Outcome, *, verbose: bool = False, told: Told | None = None
+) -> Iterator[str]:
+    """What the terminal shows of one verdict: a line, and for a red one what a person needs.
+
+    `told`: what was shown before, to say it once; one defect makes many rules red.
+    """
     mark = _MARKS[outcome.status]
     seconds = sum(outcome.durations_s)
     yield f"{mark} {rule.id} {rule.level} §{rule.clause}  {rule.text[:90]}  {seconds:.2f} s"
     if outcome.status in ("pass", "n/a") and not verbose:
         return
-    told = {
+    words = (outcome.expected, outcome.observed, outcome.reason, outcome.place)
+    if told is not None and any(words):
+        before = told.setdefault(words, rule.id)
+        if before != rule.id:
+            yield f"    as {before}"
+            return
+    shown = {
         "expected": outcome.expected,
         "observed": outcome.observed,
         "reason": outcome.reason,
+        "place": outcome.place,
+        "mend": _mend(rule, outcome),
         "evidence": outcome.evidence,
         "explain": f"purra tck explain {rule.id}" if outcome.status != "pass" else "",
     }
-    for name, text in told.items():
+    for name, text in shown.items():
         for line in text.splitlines():
             yield f"    {name:<9} {line}"
             name = ""
+
+
+def _mend(rule: Rule, outcome: Outcome) -> str:
+    red = outcome.status in (*RED, "warn")
+    return outcome.mend or (mends().get(rule.id, "") if red and not outcome.reason else "")
 
 
 _MARKS: Final[Mapping[str, str]] = {

@@ -53,13 +53,18 @@ RED: Final = frozenset({"fail", "untestable", "flaky", "error"})
 
 
 class RuleViolation(Exception):  # noqa: N818  # a verdict, not a fault of the kit
-    """The subject did not do what the rule demands."""
+    """The subject did not do what the rule demands.
+
+    `place`: where a person has to look. `mend`: what to do, where that is known better than from
+    the rule.
+    """
 
     def __init__(self, expected: str, observed: str, evidence: str = "") -> None:
         super().__init__(f"expected {expected}; observed {observed}")
         self.expected = expected
         self.observed = observed
         self.evidence = evidence
+        self.place = self.mend = ""
 
 
 class SubjectFailed(RuleViolation):
@@ -105,7 +110,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one rule. Times in seconds, one per run of the check."""
+    """The verdict on one rule. Times in seconds, one per run of the check. `place`: file and line
+    of the subject that it is about, "" where that cannot be told. `mend`: as in `RuleViolation`.
+    """
 
     rule: str
     status: Status
@@ -113,6 +120,8 @@ class Outcome:
     observed: str = ""
     evidence: str = ""
     reason: str = ""
+    place: str = ""
+    mend: str = ""
     observations: tuple[str, ...] = ()
     durations_s: tuple[float, ...] = ()
     seed: int = 0
@@ -134,6 +143,8 @@ async def judge(rule: Rule, check: Callable[[Case], Awaitable[None]], seed: int)
             "expected": violation.expected,
             "observed": violation.observed,
             "evidence": violation.evidence,
+            "place": violation.place,
+            "mend": violation.mend,
         }
     except Untestable as why:
         mend = f"; add: {why.mend}" if why.mend else ""

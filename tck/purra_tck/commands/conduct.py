@@ -27,8 +27,10 @@ KIT_BROKE: Final = 3
 def conduct(plan: Plan, folder: Path | None, *, verbose: bool) -> int:
     """Runs `plan` and gives the exit code. `folder`: where the report goes, None = nowhere."""
 
+    told: reports.Told = {}
+
     def tell(rule: Rule, outcome: Outcome) -> None:
-        for line in reports.lines_of(rule, outcome, verbose=verbose):
+        for line in reports.lines_of(rule, outcome, verbose=verbose, told=told):
             typer.echo(line)
 
     async def main() -> Report:

@@ -48,4 +48,6 @@ def plugin(
     )
     with judged_package(asked) as package:
         code = conduct(plan_of(package, asked), report, verbose=verbose)
+        if package.manifest and any(each.kind == "store" for each in package.manifest.offers):
+            typer.echo(f"its store is judged by: purra tck store {subject}")
     sys.exit(code)

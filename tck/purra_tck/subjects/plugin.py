@@ -34,6 +34,7 @@ from purra_hosts.process.timings import Timings
 from purra_tck.fixtures import SCRATCH, UPSTREAM, Hand, filled
 from purra_tck.subjects.judging import judged
 from purra_tck.subjects.plugin_package import Package
+from purra_tck.subjects.plugin_places import cause_of
 from purra_tck.subjects.plugin_tap import Tap, TappedChannel
 from purra_tck.verdict import Case, RuleViolation, SubjectFailed, Untestable
 
@@ -358,7 +359,8 @@ _Check = Callable[[Case, PluginSubject], Coroutine[Any, Any, None]]
 
 def about_plugin(check: _Check) -> _Check:
     """A check of a plugin suite: an error that the plugin answers with, where success is expected,
-    is the plugin's; the messages go into the report; what it printed is the evidence.
+    is the plugin's; the messages go into the report; what it printed is the evidence, and shows
+    the place.
     """
     inner = judged(check)
 
@@ -367,6 +369,9 @@ def about_plugin(check: _Check) -> _Check:
         try:
             await inner(case, subject)
         except RuleViolation as violation:
+            words = f"{violation.expected} {violation.observed}"
+            cause = cause_of(subject.package, words, subject.tap.said)
+            violation.place, violation.mend = cause
             violation.evidence = violation.evidence or subject.evidence()
             raise
         finally:
