@@ -31,6 +31,11 @@ def _no_kill_step(patch: Patch) -> None:
     patch(Instance, "_signal", gentle)
 
 
+def _no_term_step(patch: Patch) -> None:
+    send = Instance._signal
+    patch(Instance, "_signal", lambda self, _: send(self, signal.SIGKILL))
+
+
 def _drain_blocks(patch: Patch) -> None:
     end = Instance._end
 
@@ -75,6 +80,7 @@ def _half_swap(patch: Patch) -> None:
 SABOTEURS: tuple[Saboteur, ...] = (
     broken("kill-at-once", "SHD-001", "DRAIN.deadline_ms", _kills_at_once),
     broken("no-KILL-step", "SHD-002", "the process ends", _no_kill_step),
+    broken("no-TERM-step", "SHD-002", "told by SIGTERM", _no_term_step),
     broken("drain()-blocks", "SHD-003", "stop ends within", _drain_blocks),
     broken("serial-stop", "SHD-004", "the process ends", _serial_stop),
     broken("stop-then-start", "SHD-006", "of a call", _stop_then_start),

@@ -83,6 +83,25 @@ async def the_deaf_are_stopped_step_by_step(case: Case, subject: HostSubject) ->
             f"{took_s:.2f} s",
         )
     case.require("REAPED" in steps, "REAPED in the end", str(list(steps)))
+    await _who_heeds_term_is_not_killed(case, subject)
+
+
+async def _who_heeds_term_is_not_killed(case: Case, subject: HostSubject) -> None:
+    """It is told, and gets to clean up."""
+    host = await subject.host(drain_s=3.0, exit_s=2.0, term_s=1000.0)
+    act = await subject.act(host, id="heeds")
+    puppet = await act.begin()
+    cleaned = subject.folder / "cleaned"
+    await puppet.do("obey", number=15, path=str(cleaned))
+    await puppet.do("stay")
+    stopping = Asked(subject, act.handle.stop(), "a stop of a plugin that heeds SIGTERM")
+    await act.settled()
+    await host.advance(6.0)
+    await puppet.gone()
+    await stopping.value()
+    case.require(cleaned.exists(), "a plugin that is told by SIGTERM", "it was ended without")
+    states = [event.state for event in act.events()]
+    case.require("KILL" not in states, "no KILL for who heeds SIGTERM", str(states))
 
 
 @CHECKS.rule("SHD-003")
