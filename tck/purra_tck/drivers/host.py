@@ -51,6 +51,7 @@ CAPABILITIES: Final = (
     "callbacks",
     "idle",
     "stdio",
+    "apart",  # it can be run by a program of its own (`HostDriver.apart`), which the kit may kill
 )
 """What a driver may declare. A rule about something that is not declared is n/a, or untestable."""
 
@@ -281,6 +282,11 @@ class HostDriver(Protocol):
     def registry(self, released: Callable[[str, Any], None]) -> RegistryDriver:
         """A new registry; `released` gets name and value of what nobody can reach any more. Needs
         `inside`.
+        """
+
+    def apart(self, spec: PluginSpec) -> Sequence[str]:
+        """The command of a program that runs such a host with this plugin, and obeys what
+        `purra_tck.drivers.apart` describes. Needs `apart`.
         """
 
     def start_order(self, folders: Sequence[Path]) -> Sequence[str]:

@@ -15,4 +15,4 @@ class InprocDriver(ProcessDriver):
     """Implements `purra_tck.drivers.host.HostDriver`."""
 
     kind = "inproc"
-    declares = ProcessDriver.declares - {"processes", "hello"}
+    declares = ProcessDriver.declares - {"apart", "processes", "hello"}

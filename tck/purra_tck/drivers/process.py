@@ -7,7 +7,6 @@ resolved. The clock of the loop is the host's clock, so it is moved here.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import sys
 import time
@@ -27,7 +26,6 @@ from purra_bridge.ports.channel import Request
 from purra_bridge.ports.policy import HostedPolicy
 from purra_bridge.ports.tool import HostedTools
 from purra_bridge.wire.errors import WireError
-from purra_hosts.launch import Isolation, Launch, LaunchLimits
 from purra_hosts.process import callbacks
 from purra_hosts.process.route import Route
 from purra_hosts.process.states import ANNOUNCED
@@ -36,9 +34,11 @@ from purra_hosts.process.timings import Timings
 from purra_hosts.restarts import RestartPolicy
 from purra_tck.drivers.governed import effects_under
 from purra_tck.drivers.host import Ask, Asked, Event, PluginSpec, Settings, Status
+from purra_tck.drivers.launches import launch_of
 from purra_tck.drivers.registry import KernelRegistry, start_order
+from purra_tck.drivers.specs import to_text
 
-__all__ = ["ProcessDriver", "launch_of"]
+__all__ = ["ProcessDriver"]
 
 STEP_S: Final = 0.25
 """The clock is moved in steps: a host may excuse a plugin for time that its own loop lost."""
@@ -72,6 +72,7 @@ class ProcessDriver:
     kind = "process"
     declares = frozenset(
         {
+            "apart",
             "processes",
             "hello",
             "clock",
@@ -90,6 +91,10 @@ class ProcessDriver:
     def registry(self, released: Callable[[str, Any], None]) -> KernelRegistry:
         """The kernel's, with nothing in it."""
         return KernelRegistry(released)
+
+    def apart(self, spec: PluginSpec) -> tuple[str, ...]:
+        """A program that embeds the host."""
+        return (sys.executable, "-m", "purra_tck.drivers.apart", to_text(spec))
 
     def start_order(self, folders: Sequence[Path]) -> tuple[str, ...]:
         """As assembly decides it."""
@@ -298,31 +303,3 @@ def _bytes_as_text(value: Any, depth: int) -> Any:
     if type(value) is list:
         return [_bytes_as_text(item, depth + 1) for item in value]
     return "" if type(value) is bytes else value
-
-
-def launch_of(spec: PluginSpec) -> Launch:
-    """The launch that assembly would have made of the folder."""
-    manifest = spec.folder / "purra-plugin.toml"
-    return Launch(
-        plugin=spec.id,
-        version=spec.version,
-        folder=spec.folder,
-        manifest_path=manifest,
-        manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
-        offers=spec.offers,
-        python=sys.executable,
-        entry=spec.entry or None,
-        command=spec.command or None,
-        config=spec.config,
-        grants=spec.grants,
-        secrets=spec.secrets,
-        env=spec.env,
-        sys_path=(str(spec.folder),) if spec.entry else (),
-        kind=spec.kind,
-        limits=LaunchLimits(**spec.limits),
-        isolation=Isolation(level=spec.isolation),
-        services=spec.services,
-        requires=tuple(spec.requires),
-        activation="eager" if spec.activation == "eager" else "on-demand",
-        idle_s=spec.idle_s,
-    )

@@ -43,6 +43,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_limits",
             "host_capabilities",
             "host_registry",
+            "host_deaths",
             "host_inproc",
         ),
         "manifest": ("plugin_manifest",),

@@ -48,15 +48,18 @@ Sabotage = Callable[[Patch], None]
 def broken(
     name: str, kills: str | tuple[str, ...], message: str, sabotage: Sabotage, **how: Any
 ) -> Saboteur:
-    """A process host after `sabotage`. `how`: as for `Saboteur`, and `driver` of another host."""
+    """A process host after `sabotage`. `how`: as for `Saboteur`, and `driver` of another host, and
+    `patience_s` of the checks.
+    """
     driver: type[HostDriver] = how.pop("driver", ProcessDriver)
+    patience_s: float = how.pop("patience_s", PATIENCE_S)
 
     @asynccontextmanager
     async def make() -> AsyncGenerator[HostSubject, None]:
         patch = Patch()
         try:
             sabotage(patch)
-            async with subject_of(driver(), PATIENCE_S) as subject:
+            async with subject_of(driver(), patience_s) as subject:
                 yield subject
         finally:
             patch.undo()

@@ -29,6 +29,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "host_advertised",
             "host_capabilities",
             "host_registry",
+            "host_deaths",
             "host_inproc",
         ),
         "manifest": ("manifest", "manifest_running"),
