@@ -39,7 +39,7 @@ test: $(STAMP) ## all tests
 
 bench: $(STAMP) ## what things cost, beside a floor and a sketch (4 minutes, quiet machine)
 	@mkdir -p dist
-	$(BIN)/python -m tests.bench --json dist/bench.json
+	$(BIN)/python -m tests.bench --json dist/bench.json $(if $(PAGE),--page $(PAGE))
 
 bench-peers: $(STAMP) ## the same beside MCP and gRPC, in an environment that is thrown away
 	$(BIN)/python -m tests.bench.peer_venv

@@ -18,6 +18,8 @@ PARTS: Final = (calls, streams, payloads, cold, steps, appends, imports)
 SECTIONS: Final[Sequence[Section]] = [each.SECTION for each in PARTS]
 GOALS: Final[Sequence[Goal]] = [goal for each in PARTS for goal in each.GOALS]
 ROUNDS: Final = 5
+QUIET: Final = 0.7
+"""Load average of a machine on which little else happens."""
 BUDGET_S: Final = 225.0
 """A run that was asked for nothing in particular ends within four minutes."""
 
@@ -33,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sections, goals = peers.with_peers(sections), [*GOALS, *peers.GOALS]
     about = environment()
     print(json.dumps(about), flush=True)
+    if about["load"] > QUIET:
+        print(f"the load is over {QUIET}: figures of a busy machine are not to be believed")
     rounds = run_rounds(
         sections,
         asked.rounds or ROUNDS,
