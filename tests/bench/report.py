@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -13,6 +14,8 @@ __all__ = ["document", "goal_lines", "tables", "verdict", "write_page"]
 
 BEGIN: Final = "<!-- figures: written by `python -m tests.bench --page` -->"
 END: Final = "<!-- end of the figures -->"
+LINE_CHARS: Final = 100
+"""Longest line of a page, tables apart."""
 
 
 def verdict(goal: Goal, found: float | None) -> str:
@@ -102,10 +105,13 @@ def write_page(
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{path} has no place for figures: `{BEGIN}` and `{END}`")
-    lines = [
-        f"Medians of {rounds.count} interleaved rounds: Python {about['python']}, "
+    taken = (
+        f"Medians of interleaved rounds: {rounds.count}. Python {about['python']}, "
         f"{about['system']}, {about['cores']} processors, load {about['load']} when it began, "
-        f"{about['taken']}.",
+        f"{about['taken']}."
+    )
+    lines = [
+        *textwrap.wrap(taken, LINE_CHARS),
         "",
         *_markdown(["goal", "about", "verdict"], _goal_rows(sections, goals, rounds)),
     ]

@@ -97,6 +97,7 @@ def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
     text = page.read_text()
     assert text.startswith(f"before\n{BEGIN}\n") and text.endswith(f"{END}\nafter\n")
     assert "| X1 | something | met 1.50x of 2.00x |" in text and "old" not in text
+    assert all(len(line) <= 100 for line in text.splitlines() if not line.startswith("|"))
     page.write_text("nothing\n")
     with pytest.raises(ValueError, match="no place for figures"):
         write_page(page, [section], [GOAL], rounds, environment())
