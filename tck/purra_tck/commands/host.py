@@ -6,15 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import anyio
 import typer
 
 from purra.errors import PurraError
 
 if TYPE_CHECKING:
     from purra_tck.drivers.host import HostDriver
-    from purra_tck.rules import Rule
-    from purra_tck.verdict import Outcome
 
 __all__ = ["host"]
 
@@ -27,15 +24,16 @@ def host(
     once: Annotated[bool, typer.Option("--once", help="Run each check once, not twice.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
 ) -> None:
-    """Judge a host by every rule that is built and applies to its kind.
+    """Judge a host by every rule that is built and applies to its kind: each check twice, for two
+    verdicts that differ are red.
 
     Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected, 3 the kit broke, 5 cut
     short.
     """
-    from purra_tck import report as reports
     from purra_tck import suites
+    from purra_tck.commands.conduct import conduct
     from purra_tck.rules import of_suite
-    from purra_tck.runner import Plan, SubjectInfo, run
+    from purra_tck.runner import Plan, SubjectInfo
     from purra_tck.subjects.host import subject_of
 
     driver = _driver(kind)
@@ -50,15 +48,7 @@ def host(
         twice=not once,
         seed=seed,
     )
-
-    def tell(rule: Rule, outcome: Outcome) -> None:
-        for line in reports.lines_of(rule, outcome, verbose=verbose):
-            typer.echo(line)
-
-    found = anyio.run(run, plan, tell)
-    if report is not None:
-        reports.write_report(found, report)
-    sys.exit(reports.leave(found))
+    sys.exit(conduct(plan, report, verbose=verbose))
 
 
 def _driver(kind: str) -> HostDriver:

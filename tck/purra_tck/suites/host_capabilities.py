@@ -312,7 +312,7 @@ async def nested(subject: HostSubject, depth: int) -> tuple[list[str], str]:
         await puppet.write(frames.call(2, "next", "go", n + 1, parent=calls[n]))
         both = (puppet, puppets[n + 1])
         await subject.until(
-            partial(_some_waiting, both), "the next call, or an answer to the callback"
+            partial(_some_waiting, both), "the next CALL, or an answer to the callback"
         )
         if puppet.waiting:
             break

@@ -54,13 +54,13 @@ def u(call, n):
 plugin = Plugin(tools=[t, u])
 """
 PROBE: Final = f"""
-import os, socket, subprocess
+import os, pathlib, socket, subprocess
 from purra_sdk import Plugin, tool
 
 @tool(effect="pure")
 def t(call, path, port, pid):
     tries = {{
-        "fs": lambda: open(path).read(),
+        "fs": lambda: pathlib.Path(path).read_text(),
         "net": lambda: socket.create_connection(("127.0.0.1", port), 2).close() or "connected",
         "exec": lambda: subprocess.run(["/bin/true"], timeout=5).returncode or "run",
         "ipc": lambda: os.kill(pid, 0) or "signalled",

@@ -19,7 +19,7 @@ __all__ = ["CHECKS"]
 CHECKS = Checks("LIM")
 
 MIB: Final = 1024 * 1024
-CAP_BYTES: Final = 128 * MIB
+CAP_BYTES: Final = 64 * MIB
 CANARY: Final = "PURRA_TCK_CANARY"
 SECRET: Final = "canary-7d21f0b8c4"
 OUTPUT_BYTES: Final = 200_000
@@ -62,7 +62,7 @@ async def memory_is_bounded(case: Case, subject: HostSubject) -> None:
     asked, call = await act.asked(puppet)
     got = await puppet.do("allocate", size=16 * MIB)
     case.equal(got, 16 * MIB, "bytes to be had below the cap")
-    puppet.order("allocate", size=3 * CAP_BYTES)
+    puppet.order("allocate", size=2 * CAP_BYTES)
     await puppet.until(lambda: puppet.results or puppet.ended, "the end of an allocation")
     if puppet.ended:
         error = await asked.fails("crashed")
