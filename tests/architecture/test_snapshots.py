@@ -17,41 +17,11 @@ from typing import Any
 
 import pytest
 
+from tests.architecture.public import PUBLIC
 from tests.architecture.sources import ROOT, sources
 
 FOLDER = Path(__file__).with_name("snapshots")
 WRITES = os.environ.get("PURRA_SNAPSHOTS") == "write"
-
-PUBLIC = (
-    "purra",
-    "purra.adapters",
-    "purra.contracts.call",
-    "purra.contracts.clock",
-    "purra.contracts.context",
-    "purra.contracts.messages",
-    "purra.contracts.model",
-    "purra.contracts.policy",
-    "purra.contracts.store",
-    "purra.contracts.tool",
-    "purra.errors",
-    "purra.stores.memory",
-    "purra.tools",
-    "purra.values",
-    "purra_bridge.ports.channel",
-    "purra_bridge.ports.context",
-    "purra_bridge.ports.model",
-    "purra_bridge.ports.policy",
-    "purra_bridge.ports.store",
-    "purra_bridge.ports.tool",
-    "purra_bridge.wire.codec",
-    "purra_bridge.wire.errors",
-    "purra_bridge.wire.events",
-    "purra_bridge.wire.session",
-    "purra_hosts.launch",
-    "purra_sdk",
-    "purra_sdk.items",
-)
-"""What others may import; everything else may move without notice."""
 
 
 def _stored(name: str) -> Any:

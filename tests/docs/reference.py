@@ -8,7 +8,9 @@ reader) is said here, and a name that is missing here is an error.
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,7 @@ from purra.runs import keys
 from purra_bridge.wire.errors import CODES as WIRE_CODES
 from purra_bridge.wire.errors import REASONS
 from purra_hosts.app import exits
+from tests.architecture.public import PUBLIC, public_names
 from tests.docs.pages import ROOT
 
 __all__ = ["PAGES", "write"]
@@ -183,10 +186,29 @@ def _store_keys() -> str:
     )
 
 
+def _public_names() -> str:
+    modules = [(name, inspect.getdoc(importlib.import_module(name)) or "") for name in PUBLIC]
+    parts = [
+        f"## `{name}`\n\n{doc.splitlines()[0]}\n\n{_wrapped(public_names()[name])}"
+        for name, doc in modules
+    ]
+    return _page(
+        "Public names",
+        "`__all__` of the modules",
+        "What a program may import. Everything else may move without notice.",
+        *parts,
+    )
+
+
+def _wrapped(names: Iterable[str]) -> str:
+    return textwrap.fill(_names(names), 100, break_on_hyphens=False)
+
+
 PAGES: Final[Mapping[Path, Callable[[], str]]] = {
     FOLDER / "events.md": _events,
     FOLDER / "errors.md": _errors,
     FOLDER / "exit-codes.md": _exit_codes,
+    FOLDER / "public-names.md": _public_names,
     FOLDER / "store-keys.md": _store_keys,
 }
 
