@@ -478,7 +478,7 @@ class Kernel:
         state = await self.runs.state(run_id)
         if state.ended:
             return
-        if self._ports.model is None and not ends:
+        if not ends and (self._ports.model is None or self._misfit(state)):
             await self.runs.wake(run_id)  # this kernel cannot go on with it: a worker will
             return
         tasks, _ = self._open()
@@ -542,21 +542,28 @@ class Kernel:
         validate(call.name, bindings.catalog[call.name].arguments, arguments)
 
     def _check_preset(self, state: RunState) -> None:
+        misfit = self._misfit(state)
+        if misfit is not None:
+            raise misfit
+
+    def _misfit(self, state: RunState) -> PurraError | None:
+        """Why this kernel may not go on with the run: it was started with something else."""
         _, bindings = self._open()
         if state.started["snapshot"] != SNAPSHOT:
-            raise PurraError(
+            return PurraError(
                 "agent_preset_snapshot_unsupported",
                 f"snapshot version {state.started['snapshot']}",
                 where=f"run {state.run}",
             )
         drift = bindings.drift(state.started["components"])
-        if drift:
-            raise PurraError(
-                "preset_mismatch",
-                f"{', '.join(drift)} differ from what the run was started with",
-                where=f"run {state.run}",
-                hint="resume it with what it was started with, or cancel it",
-            )
+        if not drift:
+            return None
+        return PurraError(
+            "preset_mismatch",
+            f"{', '.join(drift)} differ from what the run was started with",
+            where=f"run {state.run}",
+            hint="resume it with what it was started with, or cancel it",
+        )
 
 
 def _check_prompt(prompt: object, session: object) -> None:
