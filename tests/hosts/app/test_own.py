@@ -175,3 +175,21 @@ async def test_they_stay_when_plugins_are_bound_anew() -> None:
         result = await (await kernel.submit("What is twice 21?")).wait()
     assert (result.text, before.requests, released) == ("Done.", [], ["before"])
     assert after.requests[1].messages[-1].content == "42"
+
+
+@pytest.mark.anyio
+async def test_whoever_decides_without_them_does_not_go_on_with_the_run(host: Path) -> None:
+    """A decision is for whoever has what the run was started with: it is due for them."""
+    host.write_text(HOST.replace('store = "', 'approvals = "inbox"\nstore = "'))
+    state = host.parent / "state"
+    async with purra.open_kernel(host, tools=[held], state=state) as kernel:
+        run = await kernel.submit("What is twice 21?")
+        assert (await run.wait()).status == "waiting"
+    async with purra.open_kernel(host, tools=[double], state=state) as kernel:
+        assert await kernel.decide(run.id, "1.0", "approve", by="ada")
+        info = await kernel.runs.show(run.id)
+        assert (info.owner, info.status) == ("", "waiting")
+        assert run.id in await kernel.runs.due(10)
+    async with purra.open_kernel(host, tools=[held], state=state) as kernel:
+        result = await (await kernel.resume(run.id)).wait()
+    assert result.text == "It is 42."
