@@ -3,6 +3,9 @@
 A tool that models see as any other: its parameters are the fields of the answer, and calling it
 ends the run. So an answer passes the checks that every call passes (strict JSON, the schema, no
 repair and no coercion), and a model that slips is told and may try again, within the run's bounds.
+
+Rejected: a setting of the agent, which would need a way of its own through journal and decisions
+for what a tool that completes the run does already; a reader that cuts fences and remarks away.
 """
 
 from __future__ import annotations
