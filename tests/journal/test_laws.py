@@ -84,6 +84,17 @@ def test_recoveries_stay_within_their_budget(chance: random.Random) -> None:
 
 @runs
 @given(dice)
+def test_after_a_cancel_nothing_is_recovered(chance: random.Random) -> None:
+    """REC-10: no second chance, no new attempt and no new claim once somebody ended the run."""
+    kinds = [(event.kind, event.data) for event in finished(World(chance)).journal]
+    told = [at for at, (kind, data) in enumerate(kinds) if kind == "inbox.taken"]
+    cancelled = [at for at in told if kinds[at][1]["body"]["kind"] == "cancel"]
+    after = {kind for kind, _ in kinds[cancelled[0] :]} if cancelled else set()
+    assert not after & {"recovery.decided", "stream.opened", "tool.call.claimed"}
+
+
+@runs
+@given(dice)
 def test_replaying_any_prefix_gives_the_same_state_and_decision(chance: random.Random) -> None:
     """STR-02, invariant 12: resuming is folding the journal and deciding again."""
     world = World(chance)
