@@ -32,6 +32,7 @@ __all__ = [
     "Asked",
     "Event",
     "Handle",
+    "Held",
     "Host",
     "HostDriver",
     "PluginSpec",
@@ -50,6 +51,7 @@ CAPABILITIES: Final = (
     "reload",
     "callbacks",
     "idle",
+    "approvals",  # a kernel goes with the host, in which a person may have to approve a call
     "stdio",
     "apart",  # it can be run by a program of its own (`HostDriver.apart`), which the kit may kill
 )
@@ -187,6 +189,26 @@ class Status:
     ignored: Mapping[str, int] | None = None
 
 
+class Held(Protocol):
+    """A run of a kernel whose model wants a hosted tool again and again, and each call of which a
+    person has to approve.
+    """
+
+    async def settled(self) -> str:
+        """Returns when the run waits for a person (`waiting`) or has ended: its status."""
+
+    async def asked(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """The calls that wait: their names, and the arguments that they would run with."""
+
+    async def decide(self, call: str, decision: str, **told: Any) -> None:
+        """`approve`, `reject`, or `edit` with other `arguments`. A second decision on a call may
+        raise anything; it has no effect.
+        """
+
+    async def go_on(self) -> None:
+        """Has the run go on as far as it can with what was decided."""
+
+
 class Handle(Protocol):
     """One plugin on a host. Every method raises `WireError` for what the host refuses.
 
@@ -218,6 +240,11 @@ class Handle(Protocol):
         """A call as a kernel makes it, so that what comes back fits the contract of `kind` (`tool`:
         `request` is the arguments; `policy`: it is ignored). The value of the answer.
         """
+
+    def held(
+        self, tool: str, wanted: Sequence[Mapping[str, Any]]
+    ) -> AbstractAsyncContextManager[Held]:
+        """A run that calls `tool` with each of `wanted`, one after the other. Needs `approvals`."""
 
     async def effects_under(self, policy: str) -> int:
         """How often a tool ran in a step that the policy of this plugin was asked about."""

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -32,7 +32,7 @@ from purra_hosts.process.states import ANNOUNCED
 from purra_hosts.process.supervisor import ProcessHost
 from purra_hosts.process.timings import Timings
 from purra_hosts.restarts import RestartPolicy
-from purra_tck.drivers.governed import effects_under
+from purra_tck.drivers.governed import HeldRun, effects_under, held
 from purra_tck.drivers.host import Ask, Asked, Event, PluginSpec, Settings, Status
 from purra_tck.drivers.launches import launch_of
 from purra_tck.drivers.registry import KernelRegistry, start_order
@@ -81,6 +81,7 @@ class ProcessDriver:
             "restarts",
             "reload",
             "callbacks",
+            "approvals",
             "idle",
         }
     )
@@ -256,6 +257,13 @@ class _Handle:
                 error.code, error.message, origin=error.origin, executed=error.executed
             ) from error
         return found.value
+
+    def held(
+        self, tool: str, wanted: Sequence[Mapping[str, Any]]
+    ) -> AbstractAsyncContextManager[HeldRun]:
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        held_tool = declare(tool, "Acts.", schema, "world_write", approval="required")
+        return held(HostedTools(self.route, [held_tool]), tool, wanted)
 
     async def effects_under(self, policy: str) -> int:
         return await effects_under(HostedPolicy(self.route, policy))

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from purra.contracts.policy import PolicyDecision
+from purra.gateway import admission
 from purra.gateway.admission import Admission
 from purra_hosts.process import callbacks
 from purra_hosts.process.callbacks import Callbacks
@@ -111,6 +112,21 @@ def _resets_deadline(patch: Patch) -> None:
     patch(Callbacks, "_serve", generous)
 
 
+def _reuses_approval(patch: Patch) -> None:
+    """What was asked about once is not asked again."""
+    plan_of = admission._plan
+    asked: set[str] = set()
+
+    def lenient(call: Any, decision: Any) -> dict[str, Any]:
+        plan = plan_of(call, decision)
+        if plan["digest"] in asked:
+            plan["approval"] = "never"
+        asked.add(plan["digest"])
+        return plan
+
+    patch(admission, "_plan", lenient)
+
+
 SABOTEURS: tuple[Saboteur, ...] = (
     broken("allows-undeclared", "CAP-001", "which is not declared", _allows_undeclared),
     broken("checks-after", "CAP-002", "times that the service ran", _checks_after),
@@ -118,6 +134,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("late-lookup", "CAP-004", "that began with the grant", _late_lookup),
     broken("trusts-frame-identity", "CAP-005", "who the service is told", _trusts_frame),
     broken("fail-open", "CAP-006", "whose policy answers nonsense", _fails_open),
+    broken("reuses-approval", "CAP-007", "that nobody has approved", _reuses_approval),
     broken("single-lane", "CAL-009", "CALL", _single_lane),
     broken("resets-deadline", "CAN-009", "by its call's time", _resets_deadline),
 )

@@ -1,14 +1,16 @@
-"""CAP-001 to 006, CAL-009, CAN-009: what a plugin may ask of its host, and when it is asked."""
+"""CAP-001 to 007, CAL-009, CAN-009: what a plugin may ask of its host, and when it is asked."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from purra_tck.checks import Checks
-from purra_tck.drivers.host import Ask, Asked, Restarts
+from purra_tck.drivers.host import Ask, Asked, Held, Restarts
 from purra_tck.puppets import frames
 from purra_tck.puppets.stage import Puppet
 from purra_tck.subjects.host import Act, HostSubject, hosted
@@ -284,6 +286,61 @@ async def a_policy_that_fails_denies(case: Case, subject: HostSubject) -> None:
 
 def _some_waiting(puppets: tuple[Puppet, ...]) -> bool:
     return any(puppet.waiting for puppet in puppets)
+
+
+@CHECKS.rule("CAP-007")
+@hosted
+async def an_approval_counts_once(case: Case, subject: HostSubject) -> None:
+    """Each call waits for its own decision, also the same call again; and runs with the arguments
+    that were decided on.
+    """
+    subject.needs("approvals")
+    act = await subject.act()
+    puppet = await act.begin()
+    wanted = [{"n": 1}, {"n": 1}, {"n": 2}]
+    async with act.handle.held("t", wanted) as run:
+        await _waits_for_a_person(case, act, puppet, run, {"n": 1})
+        await run.decide("1.0", "approve")
+        await _runs(case, act, puppet, run, {"n": 1})
+        first, _ = await _waits_for_a_person(case, act, puppet, run, {"n": 1})
+        with suppress(Exception):  # whatever it says: what counts is that nothing runs
+            await run.decide("1.0", "approve")
+        await _waits_for_a_person(case, act, puppet, run, {"n": 1})
+        await run.decide(first, "edit", arguments={"n": 5})
+        await _runs(case, act, puppet, run, {"n": 5})
+        last, _ = await _waits_for_a_person(case, act, puppet, run, {"n": 2})
+        await run.decide(last, "reject")
+        await subject.within(run.go_on(), "going on")
+        await subject.within(run.settled(), "a run without more calls")
+        case.equal(_calls(puppet), 2, "CALLs of 3 calls, one of which was rejected")
+
+
+async def _waits_for_a_person(
+    case: Case, act: Act, puppet: Puppet, run: Held, due: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]]:
+    """Has it go on, and demands that it comes no further: the call that waits."""
+
+    async def settled() -> str:
+        await run.go_on()
+        return await run.settled()
+
+    waiting = Waiting(act.subject, settled(), "a run that waits for a person")
+    await act.subject.until(lambda: waiting.done or puppet.waiting, "a run that waits for a person")
+    case.equal(len(puppet.waiting), 0, "CALLs that nobody has approved")
+    case.equal(await waiting.value(), "waiting", "the status of the run")
+    asked = await act.subject.within(run.asked(), "what is asked")
+    case.equal([arguments for _, arguments in asked], [due], "the arguments to be approved")
+    call: tuple[str, Mapping[str, Any]] = asked[0]
+    return call
+
+
+async def _runs(case: Case, act: Act, puppet: Puppet, run: Held, due: Mapping[str, Any]) -> None:
+    """Has it go on, and demands that the plugin gets just what was approved."""
+    going = Waiting(act.subject, run.go_on(), "going on")
+    call = await puppet.called()
+    case.equal(call.args, {"arguments": due}, "the arguments that run")
+    await puppet.write(frames.result(call.id, {"value": "done"}))
+    await going.value()
 
 
 async def nested(subject: HostSubject, depth: int) -> tuple[list[str], str]:
