@@ -8,16 +8,18 @@ to be read, and only ratios are compared with goals.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import math
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "Column",
@@ -35,6 +37,9 @@ __all__ = [
 ]
 
 Figures = Mapping[str, float]
+
+HANGS_S: Final = 120.0
+"""Whatever takes so long will never end: better to say where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,9 @@ def run_rounds(
             part_s = time.perf_counter()
             for contender in section.contenders:
                 gc.collect()
+                faulthandler.dump_traceback_later(HANGS_S, exit=True, file=sys.__stderr__)
                 rounds.add(section.key, contender.name, contender.run(share))
+                faulthandler.cancel_dump_traceback_later()
             parts.append(f"{section.key} {time.perf_counter() - part_s:.1f}")
         rounds.count = number
         took_s = time.perf_counter() - round_s
