@@ -12,7 +12,7 @@ from purra_tck import rules_page, suites
 from purra_tck.commands.app import app
 from purra_tck.commands.host import host
 from purra_tck.commands.plugin import plugin
-from purra_tck.commands.reports import page, replay
+from purra_tck.commands.reports import badge, diff, page, replay
 from purra_tck.commands.selftest import selftest
 from purra_tck.commands.store import store
 from purra_tck.mends import mends
@@ -20,7 +20,7 @@ from purra_tck.rules import SUITES, catalogue
 
 __all__ = ["app"]
 
-COMMANDS = (plugin, store, replay, page)
+COMMANDS = (plugin, store, replay, page, diff, badge)
 """Commands that have added themselves."""
 app.command()(selftest)
 app.command()(host)

@@ -20,9 +20,10 @@ PROPERTY = "purra_tck"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--tck-report` and `--tck-seed`."""
+    """`--tck-report`, `--tck-seed` and `--tck-waivers`."""
     group = parser.getgroup("purra-tck", "conformance to the purra protocol")
     group.addoption("--tck-report", metavar="DIR", help="write tck.json and index.html here")
+    group.addoption("--tck-waivers", metavar="FILE", help="known failures: [[waiver]] tables")
     group.addoption("--tck-seed", metavar="N", type=int, default=1, help="for chance in the checks")
 
 

@@ -23,8 +23,9 @@ from purra_tck import report as reports
 from purra_tck.plugin_plan import Asked, judged_package, plan_of
 from purra_tck.pytest_plugin import PROPERTY
 from purra_tck.rules import Rule, catalogue, catalogue_digest
-from purra_tck.runner import Plan, Report, run
+from purra_tck.runner import Plan, Report, run, today
 from purra_tck.verdict import RED, Outcome
+from purra_tck.waivers import Waiver, load_waivers, stale
 
 __all__ = ["Session", "Suite", "session_of"]
 
@@ -70,6 +71,7 @@ class Suite:
             partial=bool(due - self.outcomes.keys()),
             cut_short=cut_short,
             rules_digest=catalogue_digest(),
+            waivers=self.plan.waivers,
         )
 
 
@@ -92,10 +94,16 @@ class Session:
             asked = Asked(str(path), seed=self._config.getoption("--tck-seed"))
             try:
                 package = self._stack.enter_context(judged_package(asked))
+                waivers = self._waivers()
             except PurraError as error:
                 raise pytest.UsageError(str(error)) from error
-            self._suites[path] = Suite(path, plan_of(package, asked))
+            plan = replace(plan_of(package, asked), waivers=waivers)
+            self._suites[path] = Suite(path, plan)
         return self._suites[path]
+
+    def _waivers(self) -> tuple[Waiver, ...]:
+        file = self._config.getoption("--tck-waivers")
+        return load_waivers(Path(file)) if file else ()
 
     def judge(self, path: Path, rule: str, node: pytest.Item) -> None:
         """Judges one rule, and fails or skips the test accordingly."""
@@ -106,8 +114,8 @@ class Session:
         if outcome.status in RED:
             lines = reports.lines_of(catalogue()[rule], outcome)
             pytest.fail("\n".join(lines), pytrace=False)
-        if outcome.status == "n/a":
-            pytest.skip(f"n/a: {outcome.reason}")
+        if outcome.status in ("n/a", "waived"):
+            pytest.skip(f"{outcome.status}: {outcome.reason.removeprefix('waived: ')}")
 
     def take(self, text: str) -> None:
         """A verdict has arrived."""
@@ -122,6 +130,9 @@ class Session:
         if output is not None:
             output[PROPERTY] = [str(path) for path in self._suites]
             return
+        old = (stale(each.plan.waivers, each.outcomes, today()) for each in self._suites.values())
+        if any(old) and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         folder = session.config.getoption("--tck-report")
         if folder:
             stopped = exitstatus == pytest.ExitCode.INTERRUPTED or bool(session.shouldstop)
@@ -138,6 +149,8 @@ class Session:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The denominators, which pytest's own line does not have."""
         for suite in self._suites.values():
+            for waiver, why in stale(suite.plan.waivers, suite.outcomes, today()):
+                terminalreporter.write_line(f"✗ waiver {waiver}: {why}")
             line = reports.footer(suite.report(cut_short=False))
             terminalreporter.write_line(f"{suite.plan.subject.name}: {line}")
 

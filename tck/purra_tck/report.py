@@ -11,6 +11,8 @@ import json
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +23,7 @@ from purra_tck.mends import mends
 from purra_tck.rules import Rule, catalogue, catalogue_digest, of_suite
 from purra_tck.runner import Report
 from purra_tck.verdict import RED, STATUSES, Outcome, conclude, exit_code
+from purra_tck.waivers import Waiver, covers, stale
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -58,6 +61,10 @@ def report_value(report: Report) -> dict[str, Any]:
         "seed": report.seed,
         "partial": report.partial,
         "cutShort": report.cut_short,
+        "date": report.day.isoformat(),
+        "waivers": [
+            {**asdict(each), "expires": each.expires.isoformat()} for each in report.waivers
+        ],
         "rules": {
             rule.id: _rule_value(rule, report.outcomes.get(rule.id)) for rule in report.rules
         },
@@ -190,6 +197,8 @@ def footer(report: Report) -> str:
         if status != "pass" and count:
             parts.append(f"{status} {count}")
     word = "conformant in all that ran" if conclusion.conformant else "NOT CONFORMANT"
+    if conclusion.count("waived"):
+        word += " WITH WAIVERS"
     if not report.outcomes:
         word = "NOTHING RAN"
     if report.cut_short:
@@ -226,13 +235,30 @@ def verify(path: Path) -> list[str]:
     recount = conclude([catalogue()[i] for i in rules if i in catalogue()], outcomes)
     if {level: dict(row) for level, row in recount.counts.items()} != value["totals"]:
         wrong.append("the totals are not the sum of the verdicts")
+    wrong += _unwaived(value)
     claimed = value["conformant"]
     if claimed != (recount.conformant and not value["cutShort"]):
         wrong.append("the conclusion does not follow from the verdicts")
     return wrong
 
 
-def leave(report: Report, *, stale_waivers: bool = False) -> int:
-    """Prints the footer and gives the exit code."""
+def _unwaived(value: Mapping[str, Any]) -> Iterator[str]:
+    """Rules of a report that no waiver in it covers, though it says so."""
+    day = date.fromisoformat(value.get("date", date.max.isoformat()))
+    rows = value.get("waivers", ())
+    waivers = [Waiver(**{**row, "expires": date.fromisoformat(row["expires"])}) for row in rows]
+    for rule_id, row in value["rules"].items():
+        if row["verdict"] == "waived":
+            observed, reason = str(row.get("observed", "")), str(row.get("reason", ""))
+            failed = Outcome(rule_id, "fail", observed=observed, reason=reason)
+            if not any(covers(each, failed, day) for each in waivers):
+                yield f"rule {rule_id} is waived, and no waiver of the report covers it"
+
+
+def leave(report: Report) -> int:
+    """Prints what is wrong with the waivers, and the footer; gives the exit code."""
+    old = stale(report.waivers, report.outcomes, report.day)
+    for waiver, why in old:
+        sys.stdout.write(f"✗ waiver {waiver}: {why}\n")
     sys.stdout.write(footer(report) + "\n")
-    return exit_code(report.conclusion, cut_short=report.cut_short, stale_waivers=stale_waivers)
+    return exit_code(report.conclusion, cut_short=report.cut_short, stale_waivers=bool(old))

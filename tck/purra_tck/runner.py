@@ -12,6 +12,7 @@ import fnmatch
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 import anyio
@@ -20,11 +21,17 @@ from purra_tck import patience
 from purra_tck.checks import Check
 from purra_tck.rules import Rule, catalogue_digest
 from purra_tck.verdict import Case, Conclusion, Outcome, SubjectFailed, conclude, judge, merge
+from purra_tck.waivers import Waiver, waived
 
-__all__ = ["CHECK_TIMEOUT_S", "Plan", "Report", "SubjectInfo", "run"]
+__all__ = ["CHECK_TIMEOUT_S", "Plan", "Report", "SubjectInfo", "run", "today"]
 
 CHECK_TIMEOUT_S: Final = 30.0
 """Longest time of one run of one check."""
+
+
+def today() -> date:
+    """The day in UTC."""
+    return datetime.now(UTC).date()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Plan:
     """What to run. `rules`: all that apply, checked or not; `checks`: those that are built.
 
     `open`: gives the subject for one check. `only`: patterns of rule ids, () = all. `timeout_s`: of
-    one run of one check.
+    one run of one check. `waivers`: known failures.
     """
 
     suite: str
@@ -58,6 +65,7 @@ class Plan:
     twice: bool = True
     seed: int = 1
     timeout_s: float = CHECK_TIMEOUT_S
+    waivers: tuple[Waiver, ...] = ()
 
     def selected(self) -> tuple[Rule, ...]:
         """The rules to run, in the order of the table."""
@@ -71,7 +79,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All verdicts of one suite on one subject. `partial`: rules were left out by choice."""
+    """All verdicts of one suite on one subject. `partial`: rules were left out by choice.
+
+    `day`: when they were found, in UTC, which is what waivers expire by.
+    """
 
     suite: str
     subject: SubjectInfo
@@ -81,6 +92,8 @@ class Report:
     partial: bool
     cut_short: bool
     rules_digest: str
+    waivers: tuple[Waiver, ...] = ()
+    day: date = field(default_factory=today)
 
     @property
     def conclusion(self) -> Conclusion:
@@ -96,10 +109,11 @@ async def run(
     short.
     """
     outcomes: dict[str, Outcome] = {}
+    day = today()
     selected = plan.selected()
     with scope or anyio.CancelScope() as scope:
         for rule in selected:
-            outcome = await _verdict(plan, rule)
+            outcome = waived(await _verdict(plan, rule), plan.waivers, day)
             outcomes[rule.id] = outcome
             tell(rule, outcome)
     return Report(
@@ -111,6 +125,8 @@ async def run(
         bool(plan.only),
         scope.cancelled_caught or len(outcomes) < len(selected),
         catalogue_digest(),
+        plan.waivers,
+        day,
     )
 
 

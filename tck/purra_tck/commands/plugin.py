@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -32,22 +33,27 @@ def plugin(
     fixtures: Annotated[
         Path | None, typer.Option(help="A tck.toml instead of the plugin's own.")
     ] = None,
+    waivers: Annotated[
+        Path | None, typer.Option(help="Known failures: a file with [[waiver]] tables.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run each check once, not twice.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
 ) -> None:
     """Judge a plugin by the rules for its manifest and for everything that it provides.
 
     Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected or found, 3 the kit
-    broke, 5 cut short.
+    broke, 4 a waiver that is stale or has expired, 5 cut short.
     """
     from purra_tck.commands.conduct import conduct
     from purra_tck.plugin_plan import Asked, config_of, judged_package, plan_of
+    from purra_tck.waivers import load_waivers
 
     asked = Asked(
         subject, fixtures, config_of(config or ()), tuple(only or ()), seed, twice=not once
     )
     with judged_package(asked) as package:
-        code = conduct(plan_of(package, asked), report, verbose=verbose)
+        plan = replace(plan_of(package, asked), waivers=load_waivers(waivers) if waivers else ())
+        code = conduct(plan, report, verbose=verbose)
         if package.manifest and any(each.kind == "store" for each in package.manifest.offers):
             typer.echo(f"its store is judged by: purra tck store {subject}")
     sys.exit(code)

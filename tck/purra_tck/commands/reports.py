@@ -1,4 +1,4 @@
-"""`purra tck replay` and `page`: what can be done with reports that are there."""
+"""`purra tck replay`, `page`, `diff` and `badge`: what can be done with reports that are there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from purra.errors import PurraError
 from purra_tck.commands.app import app
 
-__all__ = ["page", "replay"]
+__all__ = ["badge", "diff", "page", "replay"]
 
 
 @app.command()
@@ -46,6 +46,60 @@ def page(
 
     into.write_text(html.page([_read(each) for each in reports]), encoding="utf-8")
     typer.echo(f"{into}: {len(reports)} subjects")
+
+
+@app.command()
+def diff(
+    before: Annotated[Path, typer.Argument(help="A tck.json.")],
+    after: Annotated[Path, typer.Argument(help="A later one, of the same suite.")],
+) -> None:
+    """Say which rules have another verdict in a later report.
+
+    Exit codes: 0 no rule is worse, 1 one is, 2 the reports cannot be compared.
+    """
+    from purra_tck.comparing import differences, heads
+
+    old, new = _read(before), _read(after)
+    if old["suite"] != new["suite"]:
+        what = f"{before} is of the suite {old['suite']}, {after} of {new['suite']}"
+        raise PurraError("invalid_argument", what, where="tck diff")
+    for line in heads(old, new):
+        typer.echo(line)
+    found = differences(old, new)
+    for each in found:
+        typer.echo(str(each))
+    worse = sum(each.worse for each in found)
+    typer.echo(f"{len(found)} rules have another verdict, {worse} of them a worse one")
+    if worse:
+        raise typer.Exit(1)
+
+
+@app.command()
+def badge(
+    report: Annotated[Path, typer.Argument(help="A tck.json.")],
+    into: Annotated[
+        Path | None, typer.Option(help="The file to write; standard output without.")
+    ] = None,
+) -> None:
+    """Make a badge of a report: JSON as shields.io reads it from an address.
+
+    Green is for complete reports, every MUST passed and none waived. A report that does not add up
+    gets none. Exit codes: 0, 1 it does not add up, 2 it is no report.
+    """
+    from purra_tck.comparing import badge_of
+    from purra_tck.report import verify
+
+    value = _read(report)
+    faults = verify(report)
+    for fault in faults:
+        typer.echo(f"✗ {fault}", err=True)
+    if faults:
+        raise typer.Exit(1)
+    text = json.dumps(badge_of(value), ensure_ascii=False, indent=1)
+    if into is None:
+        typer.echo(text)
+    else:
+        into.write_text(text + "\n", encoding="utf-8")
 
 
 def _read(path: Path) -> dict[str, Any]:

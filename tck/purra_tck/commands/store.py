@@ -38,6 +38,9 @@ def store(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="For the plugin; {storage} is a folder."),
     ] = None,
+    waivers: Annotated[
+        Path | None, typer.Option(help="Known failures: a file with [[waiver]] tables.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Run each check once, not twice.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more.")] = False,
 ) -> None:
@@ -47,13 +50,14 @@ def store(
     called in processes of the kit's, which are killed and paused.
 
     Exit codes: 0 conformant in all that ran, 1 not, 2 nothing was selected or found, 3 the kit
-    broke, 5 cut short.
+    broke, 4 a waiver that is stale or has expired, 5 cut short.
     """
     from purra_tck import suites
     from purra_tck.commands.conduct import conduct
     from purra_tck.rules import of_suite
     from purra_tck.runner import Plan
     from purra_tck.subjects.store import subject_of
+    from purra_tck.waivers import load_waivers
 
     with _storage(subject, _values(config or ())) as (storage, info):
         plan = Plan(
@@ -65,6 +69,7 @@ def store(
             only=tuple(only or ()),
             twice=not once,
             seed=seed,
+            waivers=load_waivers(waivers) if waivers else (),
         )
         code = conduct(plan, report, verbose=verbose)
     sys.exit(code)

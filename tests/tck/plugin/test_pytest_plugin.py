@@ -124,3 +124,21 @@ def test_the_entry_loads_nothing_but_the_standard_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "['purra_tck']"
+
+
+def test_a_known_failure_is_skipped_and_a_stale_waiver_fails_the_run(tmp_path: Path) -> None:
+    """`--tck-waivers`: the failure is in the report, waived; what is green needs none."""
+    edit = ("inflight = 16", "inflight = 0")
+    folder = _project(tmp_path, FILE, edit)
+    row = '[[waiver]]\nrule = "MAN-006"\nmessage = "{}"\nissue = "issue 17"\nexpires = 2999-01-01\n'
+    file = folder / "tck-waivers.toml"
+    place = folder / "purra_plugin_notes" / "purra-plugin.toml"
+    file.write_text(row.format(f"{place}: limits.inflight"))
+    words = ("-k", "MAN-006", "-rs", "--tck-waivers=tck-waivers.toml")
+    code, told = _pytest(folder, *words)
+    assert (code, _verdicts(folder)) == (0, {"MAN-006": "waived"}), told
+    assert "waived: issue 17, until 2999-01-01" in told
+    place.write_text(place.read_text().replace(edit[1], edit[0]))
+    code, told = _pytest(folder, *words)
+    assert (code, _verdicts(folder)) == (1, {"MAN-006": "pass"}), told
+    assert "✗ waiver MAN-006" in told
