@@ -76,7 +76,7 @@ def refusal(function: Any, **fields: Any) -> PurraError:
     ],
 )
 def test_annotations_become_schema(hint: Any, schema: dict[str, Any]) -> None:
-    """TOL-001: only keywords of the admitted subset."""
+    """CAP-08, TOL-001: only keywords of the admitted subset."""
 
     def function(value):  # type: ignore[no-untyped-def]
         return value
@@ -156,7 +156,7 @@ def test_fields_and_effect_defaults() -> None:
 
 
 def test_the_context_is_injected_and_hidden() -> None:
-    """A model can neither see nor set it."""
+    """CAP-08: a model can neither see nor set it."""
 
     @tool(effect="pure")
     def function(a: int, context: CallContext, b: int = 0) -> None: ...

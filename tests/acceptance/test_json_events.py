@@ -35,8 +35,8 @@ REFUSED: list[dict[str, Any]] = [{"calls": [["hand.burn", {}]]}, {"text": "never
 def test_the_journal_is_printed_once_live_and_the_same_again(
     tmp_path: Path, steps: list[dict[str, Any]], code: int, status: str
 ) -> None:
-    """STR-02, STR-05, APP-03, RUN-09: exactly one result, last, with exactly its fields, and its
-    exit code."""
+    """EVT-01, STR-02, STR-05, APP-03, RUN-09: exactly one result, last, with exactly its fields,
+    and its exit code."""
     stage = Stage(tmp_path).puppets(["hand.write", "hand.burn"])
     ran = stage.purra("run", json.dumps(steps), "--json")
     assert (ran.returncode, ran.stderr) == (code, "")

@@ -91,6 +91,24 @@ def test_the_kernel_names_no_adapter() -> None:
                 assert top not in OURS or top == "purra", f"{file.path} imports {name}"
 
 
+def test_one_place_calls_tools() -> None:
+    """CAP-01, invariant 2: the gateway's last step, made by whoever performs a run's effects."""
+    callers = {
+        file.path
+        for file in sources()
+        if file.module.split(".")[0] == "purra"
+        for node in ast.walk(file.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "call"
+    }
+    makers = {file.path for file in sources() if "purra.gateway.dispatch.Dispatch" in imports(file)}
+    # The second file holds a program's own objects to the contract, so it is a port itself; the
+    # third one calls the gateway.
+    known = {"purra/gateway/dispatch.py", "purra/adapters.py", "purra/runs/performers.py"}
+    assert (callers, makers) == (known, {"purra/runs/performers.py"})
+
+
 def test_the_bootstrap_imports_nothing_of_ours_before_the_gate() -> None:
     """Design, bootstrap: the first file in a worker has its own codec; only after the gate, inside
     a function, does it import the SDK.

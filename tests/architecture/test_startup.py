@@ -76,3 +76,11 @@ def test_the_kernel_loads_no_adapter_and_no_host() -> None:
     assert foreign == set(), sorted(foreign)
     assert not tops & {"sqlite3", "msgpack", "multiprocessing", "typer", "rich"}
     assert len(modules) <= KERNEL_MODULES, len(modules)
+
+
+def test_a_kernel_finds_nothing_by_itself() -> None:
+    """APP-02: manifests are read and plugins looked for by the application around it."""
+    modules = loaded("import purra.kernel")
+    assert "purra.registry.snapshot" in modules
+    finders = ("purra.registry.discovery", "purra.registry.installed", "purra.manifest.host")
+    assert not modules & {*finders, "purra.manifest.plugin", "tomllib", "pluggy", "pydantic"}

@@ -124,7 +124,7 @@ async def test_exiting_ends_a_call_and_not_the_kernel(subject: Subject) -> None:
 
 @pytest.mark.parametrize("name", ["not_a_number", "foreign_type"])
 async def test_a_value_outside_the_model_is_an_encoding_error(subject: Subject, name: str) -> None:
-    """K26, JSON-02, JSON-11: coded at the boundary, never repr or NaN downstream."""
+    """CAP-08, K26, JSON-02, JSON-11: coded at the boundary, never repr or NaN downstream."""
     error = await refused(subject, name)
     assert (error.code, error.executed) == ("tool_result_encoding", "yes")
 

@@ -143,7 +143,7 @@ def test_never_raises_anything_else(text: str) -> None:
     ],
 )
 def test_refusals_name_rule_and_place(text: str, reason: str, place: tuple[int, int]) -> None:
-    """JSON-02 to JSON-07, K28: one document, no repair, a place to correct."""
+    """JSON-02, JSON-03, JSON-04 to JSON-07, K28: one document, no repair, a place to correct."""
     error = refused(text)
     assert (error.reason, (error.line, error.column)) == (reason, place)
 

@@ -96,7 +96,7 @@ def test_after_a_cancel_nothing_is_recovered(chance: random.Random) -> None:
 @runs
 @given(dice)
 def test_replaying_any_prefix_gives_the_same_state_and_decision(chance: random.Random) -> None:
-    """STR-02, invariant 12: resuming is folding the journal and deciding again."""
+    """OUT-06, STR-02, invariant 12: resuming is folding the journal and deciding again."""
     world = World(chance)
     for _ in range(30):
         if not world.step():

@@ -161,8 +161,8 @@ class Broken(CountingStore):
 @pytest.mark.anyio
 @pytest.mark.parametrize("at", [1, 2, 3])
 async def test_what_cannot_be_stored_is_never_shown(at: int) -> None:
-    """EVT-02, RUN-04, K65: the caller gets the error, readers end, and nothing unstored was
-    seen."""
+    """RUN-23, EVT-02, RUN-04, K65: the caller gets the error, readers end, and nothing unstored
+    was seen."""
     store = Broken(at)
     async with purra.Kernel(model=ScriptModel(say("secret answer")), store=store) as kernel:
         if at == 1:

@@ -70,7 +70,8 @@ def results(events: list[Event]) -> list[tuple[str, str, str]]:
     ],
 )
 async def test_one_bad_call_of_a_batch_starts_no_handler(arguments: str, code: str) -> None:
-    """TOOL-06, TOOL-09, K01, K02: the bad call is told its own code, the others were aborted."""
+    """JSON-04, TOOL-06, TOOL-09, K01, K02: the bad call is told its own code, the others were
+    aborted."""
     box = Box(read="r", read2="r2")
     model = ScriptModel(ask(("read", "{}"), ("read2", arguments)), say("sorry"))
     events, result = await play(model, box)
@@ -252,7 +253,7 @@ async def test_a_persons_decision_is_what_happens(
     ],
 )
 async def test_policy_decides_and_fails_closed(verdict: str, status: str, code: str) -> None:
-    """CAP-12, invariant 6: a policy that raises denies; its reason is journaled."""
+    """CAP-07, RUN-23, CAP-12, invariant 6: a policy that raises denies; its reason is journaled."""
 
     class Rule:
         async def decide(self, request: PolicyRequest, context: CallContext) -> PolicyDecision:

@@ -106,7 +106,7 @@ def load(path: Path) -> object:
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_bad_manifest_is_refused_with_file_key_reason_and_hint(name: str) -> None:
-    """MAN-001 to 006 and 008, PLG-01, PLG-02, PLG-20, PRE-02: one coded error each."""
+    """APP-01, MAN-001 to 006 and 008, PLG-01, PLG-02, PLG-20, PRE-02: one coded error each."""
     path = BAD / name
     with pytest.raises(PurraError) as caught:
         load(path)

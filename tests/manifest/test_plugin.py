@@ -46,7 +46,7 @@ def test_a_tool_gets_every_default_of_its_effect_class() -> None:
 
 
 def test_an_irreversible_tool_needs_approval_and_takes_turns(everything: PluginManifest) -> None:
-    """Tables, defaults of a tool: approval required, one at a time, no arguments."""
+    """CAP-06, tables, defaults of a tool: approval required, one at a time, no arguments."""
     burn = everything.offer("note.burn")
     assert burn is not None and burn.tool is not None
     assert (burn.tool.approval, burn.tool.concurrency) == ("required", "actor_serial")

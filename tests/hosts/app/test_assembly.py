@@ -224,7 +224,7 @@ def test_a_plugin_is_there_for_the_agents_that_name_it(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_a_coded_error_before_anything_starts(
     tmp_path: Path, old: str, new: str, code: str, words: str
 ) -> None:
-    """PLG-01, brief errors: what, where, what to do."""
+    """APP-01, PLG-01, brief errors: what, where, what to do."""
     error = refused(manifest(tmp_path, **{old: new}))
     assert error.code == code
     assert words in str(error)

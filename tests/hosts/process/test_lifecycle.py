@@ -501,7 +501,7 @@ def test_a_configuration_that_cannot_be_sent_is_a_failed_start() -> None:
 
 
 def test_a_broken_event_sink_breaks_nothing_else() -> None:
-    """LIF-001: lives go on; the fault goes to the loop's handler."""
+    """RUN-23, LIF-001: lives go on; the fault goes to the loop's handler."""
     from purra_hosts.process.supervisor import ProcessHost
 
     async def main() -> None:
