@@ -87,5 +87,5 @@ def create_app(opening: AbstractAsyncContextManager[purra.Kernel]) -> FastAPI:
 
 
 app = create_app(
-    purra.open_kernel(ROOT / "manifests/quickstart.toml", params={"root": str(ROOT / "docs/spec")})
+    purra.open_kernel(ROOT / "manifests/quickstart.toml", params={"root": ROOT / "docs/spec"})
 )

@@ -49,6 +49,8 @@ __all__ = [
     "run_sync",
 ]
 
+Params = Mapping[str, Parameter | os.PathLike[str]] | None
+"""Values for a manifest's parameters, by name; a path stands for its text."""
 STATE_MODE = 0o700
 """Access to the state folder: journals hold what people wrote."""
 
@@ -97,7 +99,7 @@ async def open_kernel(
     *,
     tools: Iterable[Tools | Callable[..., Any]] = (),
     policy: Policy | None = None,
-    params: Mapping[str, Parameter] | None = None,
+    params: Params = None,
     state: str | os.PathLike[str] | None = None,
     watchers: Watchers | None = None,
 ) -> AsyncIterator[Kernel]:
@@ -113,7 +115,11 @@ async def open_kernel(
     that are no adapters, and for a policy beside the manifest's own), or if an eager plugin or the
     store cannot start.
     """
-    caller = Caller(params=params, state=None if state is None else Path(state))
+    texts = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in (params or {}).items()
+    }
+    caller = Caller(params=texts, state=None if state is None else Path(state))
     plan = make_plan(Path(manifest), caller)
     async with open_application(plan, Own(tuple(tools), policy), watchers=watchers) as application:
         yield application.kernel
@@ -169,7 +175,7 @@ def run_sync(
     prompt: str,
     *,
     session: str = "",
-    params: Mapping[str, Parameter] | None = None,
+    params: Params = None,
     state: str | os.PathLike[str] | None = None,
 ) -> Result:
     """One run from beginning to end, for scripts: opens, submits, waits, closes.

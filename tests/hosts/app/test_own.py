@@ -156,6 +156,15 @@ def test_a_script_runs_a_kernel_of_its_own(host: Path) -> None:
         purra.run_sync(kernel, "Sure?", params={"a": "b"})
 
 
+@pytest.mark.anyio
+async def test_a_path_may_be_a_parameter(host: Path) -> None:
+    text = HOST.replace("[agent]", '[params]\nplace = "x"\n[agent]')
+    host.write_text(text.replace("{state}/own.db", "{params.place}/own.db"))
+    state = host.parent / "state"
+    async with purra.open_kernel(host, params={"place": state}, state=state, tools=[double]):
+        assert (state / "own.db").exists()
+
+
 def test_it_says_what_to_do_where_a_loop_runs_already() -> None:
     async def cell() -> None:
         purra.run_sync(purra.Kernel(model=ScriptModel()), "Well?")
@@ -179,7 +188,7 @@ async def test_they_stay_when_plugins_are_bound_anew() -> None:
 
 @pytest.mark.anyio
 async def test_whoever_decides_without_them_does_not_go_on_with_the_run(host: Path) -> None:
-    """A decision is for whoever has what the run was started with: it is due for them."""
+    """A decision is for whoever has what the run was started with."""
     host.write_text(HOST.replace('store = "', 'approvals = "inbox"\nstore = "'))
     state = host.parent / "state"
     async with purra.open_kernel(host, tools=[held], state=state) as kernel:
@@ -189,7 +198,6 @@ async def test_whoever_decides_without_them_does_not_go_on_with_the_run(host: Pa
         assert await kernel.decide(run.id, "1.0", "approve", by="ada")
         info = await kernel.runs.show(run.id)
         assert (info.owner, info.status) == ("", "waiting")
-        assert run.id in await kernel.runs.due(10)
     async with purra.open_kernel(host, tools=[held], state=state) as kernel:
         result = await (await kernel.resume(run.id)).wait()
     assert result.text == "It is 42."
