@@ -184,8 +184,15 @@ class Registry(Generic[T]):
         return released
 
     def _tell(self, released: list[Binding[T]]) -> None:
+        """All of them, whatever telling of one comes to; then the first fault comes out."""
+        first: Exception | None = None
         for binding in released:
-            self._on_release(binding)
+            try:
+                self._on_release(binding)
+            except Exception as fault:  # raised below: one fault must not keep the others open
+                first = first or fault
+        if first is not None:
+            raise first
 
 
 def _require(holds: bool, what: str) -> None:

@@ -29,7 +29,7 @@ def burner(ran: list[str]) -> Any:
 async def test_an_unknown_snapshot_is_refused_and_never_guessed(
     monkeypatch: pytest.MonkeyPatch, version: Any
 ) -> None:
-    """PRE-07, RUN-16: older or newer, by its own code, before anything is called or written."""
+    """PRE-07: older or newer, by its own code, before anything is called or written."""
     store = CountingStore()
     monkeypatch.setattr(purra.kernel, "SNAPSHOT", version)
     async with purra.Kernel(model=ScriptModel([anyio.Event()]), store=store) as one:

@@ -58,6 +58,31 @@ def test_a_value_that_nobody_pinned_is_released_at_once() -> None:
     assert [item.name for item in released] == ["a", "b"]
 
 
+def test_a_release_that_fails_is_reported_and_the_rest_is_released() -> None:
+    """PLG-06: by retiring and by the last pin; and what is published stays as it is."""
+    released: list[str] = []
+
+    def release(binding: Binding[Value]) -> None:
+        released.append(binding.name)
+        if binding.name in ("a", "b"):
+            raise RuntimeError(f"no end of {binding.name}")
+
+    registry: Registry[Value] = Registry(release)
+    for way in ("retired", "last pin"):
+        registry.publish("files", {name: Value() for name in "abc"})
+        registry.publish("other", {"kept": Value()})
+        released.clear()
+        with pytest.raises(RuntimeError, match="no end of a"):  # the first one
+            if way == "retired":
+                registry.retire("files")
+            else:
+                with registry.pin():
+                    registry.retire("files")
+        assert released == ["a", "b", "c"] and registry.draining == ()
+        assert list(registry.current.bindings) == ["kept"]
+        registry.check_invariants()
+
+
 def test_a_pin_on_a_younger_epoch_does_not_hold_an_older_value() -> None:
     """Drains are exact: only who can reach a value delays its release."""
     released: list[Binding[Value]] = []

@@ -60,11 +60,12 @@ def test_a_host_that_vanishes_with_something_unread(launch: Any) -> None:
 
 
 def test_exit_functions_run(launch: Any) -> None:
-    """A library's `atexit` works as in any program."""
+    """PLG-06: a library's `atexit` works as in any program: what was registered last goes first."""
     worker = launch()
-    worker.run("at_exit", text="at the very end")
+    for text in ("at the very end", "before it"):
+        worker.run("at_exit", text=text)
     worker.half_close()
-    assert worker.finish()[1].splitlines()[-1] == "at the very end"
+    assert worker.finish()[1].splitlines()[-2:] == ["before it", "at the very end"]
 
 
 def test_a_loop_that_the_plugin_ends_is_a_crash(launch: Any) -> None:

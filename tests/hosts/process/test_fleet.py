@@ -332,7 +332,7 @@ def test_a_stream_that_a_reload_cuts_may_be_asked_for_again() -> None:
 
 
 def test_what_is_required_stops_last(tmp_path: Path) -> None:
-    """REG-007: and what nobody requires does not wait."""
+    """PLG-06, REG-007: and what nobody requires does not wait."""
 
     async def main() -> None:
         async with hosting() as watched:
