@@ -13,7 +13,6 @@ import gc
 import math
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ __all__ = [
 
 Figures = Mapping[str, float]
 
+STDERR: Final = 2
 HANGS_S: Final = 120.0
 """Whatever takes so long will never end: better to say where it stands."""
 
@@ -142,7 +142,7 @@ def run_rounds(
             part_s = time.perf_counter()
             for contender in section.contenders:
                 gc.collect()
-                faulthandler.dump_traceback_later(HANGS_S, exit=True, file=sys.__stderr__)
+                faulthandler.dump_traceback_later(HANGS_S, exit=True, file=STDERR)
                 rounds.add(section.key, contender.name, contender.run(share))
                 faulthandler.cancel_dump_traceback_later()
             parts.append(f"{section.key} {time.perf_counter() - part_s:.1f}")
