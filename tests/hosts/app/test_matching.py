@@ -54,7 +54,7 @@ def test_every_kind_of_adapter_is_found() -> None:
 
 
 def test_what_a_run_pins_is_the_address_and_what_is_declared() -> None:
-    """Invariant 5: plugin id, contract and schema digest; never an epoch or an instance."""
+    """PLG-25, invariant 5: plugin id, contract and schema digest; never an epoch or an instance."""
     (first, *_) = match(everything(), INSTALLED).tools
     assert first.pinned == f"files/fs.grep {first.offer.digest}"
     assert first.offer.digest.startswith("sha256:")
