@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -51,7 +51,9 @@ def freeze(value: object, *, where: str = "value") -> Value:
     another type, a non-text key, NaN or an infinity, an integer outside int64 (send such numbers as
     text), a lone surrogate, nesting over `MAX_DEPTH` (which also ends cycles).
     """
-    return _Freezer(where).freeze(value, (), 0)
+    if 0 <= _parts((value,), MAX_DEPTH, frozen=False) <= MAX_NODES:
+        return seal(value)
+    return _Freezer(where).freeze(value, (), 0)  # slowly: other kinds of maps, or what is wrong
 
 
 def check(value: object, *, where: str = "value") -> None:
@@ -89,34 +91,43 @@ def is_strict(value: object, depth: int = MAX_DEPTH) -> bool:
     For values of ours on their way out. A frozen map counts as what `freeze` made of it, and is not
     looked into.
     """
-    return _are_strict((value,), depth)
+    return _parts((value,), depth, frozen=True) >= 0
 
 
-def _are_strict(items: Iterable[Any], depth: int) -> bool:
+def _parts(items: Collection[Any], depth: int, *, frozen: bool) -> int:
+    """How many scalars and containers there are in strict `items`; -1 if one of them is not strict.
+
+    `frozen`: maps that are frozen are ours.
+    """
+    count = len(items)
     for item in items:
         kind = type(item)
         if kind is str:
             if not (item.isascii() or _encodes(item)):
-                return False
+                return -1
         elif kind is int:
             if not _INT_MIN <= item <= _INT_MAX:
-                return False
+                return -1
         elif kind is float:
             if not math.isfinite(item):
-                return False
+                return -1
         elif kind is dict:
             if depth <= 0 or not _TEXT.issuperset(map(type, item)):
-                return False
+                return -1
             if not (all(map(str.isascii, item)) or all(map(_encodes, item))):
-                return False
-            if not _are_strict(item.values(), depth - 1):
-                return False
+                return -1
+            inner = _parts(item.values(), depth - 1, frozen=frozen)
+            if inner < 0:
+                return -1
+            count += inner
         elif kind is list or kind is tuple:
-            if depth <= 0 or not _are_strict(item, depth - 1):
-                return False
-        elif kind is not bool and kind is not MappingProxyType and item is not None:
-            return False
-    return True
+            inner = _parts(item, depth - 1, frozen=frozen) if depth > 0 else -1
+            if inner < 0:
+                return -1
+            count += inner
+        elif kind is not bool and item is not None and not (frozen and kind is MappingProxyType):
+            return -1
+    return count
 
 
 def _encodes(text: str) -> bool:
