@@ -171,6 +171,12 @@ class InFlight:
 
     # Time, and the end.
 
+    def forgive(self, now_s: float) -> None:
+        """The host itself stood still: every grace that is running begins anew (H68)."""
+        for call in self._open.values():
+            if call.grace_s != NEVER:
+                call.grace_s = max(call.grace_s, now_s + self._grace_s)
+
     def ring(self, now_s: float) -> float:
         """Ends what is over; the next time something will be."""
         due = NEVER

@@ -41,6 +41,7 @@ from purra_hosts.process.callbacks import Callbacks, Service
 from purra_hosts.process.calls import Call
 from purra_hosts.process.inflight import Bounds, InFlight
 from purra_hosts.process.logs import Logs, LogSink
+from purra_hosts.process.patience import Patience
 from purra_hosts.process.program import Birth, command_of, program_of
 from purra_hosts.process.pulse import Pulse
 from purra_hosts.process.pump import Pump
@@ -120,11 +121,10 @@ class Instance:
             launch.secrets.values(),
         )
         self._poke = asyncio.Event()
-        self._start_due_s = NEVER
-        self._start_latest_s = NEVER
+        self._patience = Patience(timings)
         self._settle_s = NEVER
         self._drain_until_s = NEVER
-        self._patience_s = 0.0
+        self._exit_by_itself_s = 0.0
         self._condemned = False
         self._born_s = loop.time()
 
@@ -208,8 +208,7 @@ class Instance:
             self._fault(failures.spawn_failed(launch, program_of(launch), error))
             return
         self._logs.attach(self._loop, pipes.stdout, pipes.stderr)
-        self._start_due_s = self._loop.time() + self._timings.hello_s
-        self._alarm.by(self._start_due_s)
+        self._alarm.by(self._patience.spawned(self._loop.time()))
         self._move(Step.SPAWNED)
         self._child.watch(self._loop, self._on_exit)
         await self._pump.connect(pipes.channel)
@@ -236,6 +235,7 @@ class Instance:
             if left_s <= 0:
                 break
             await self._poked(left_s)
+        self._pump.catch_up()
         if self.state is State.DRAINING:
             again = "same" if self.leaving == SUCCEEDED else None
             ended = f"{self.launch.label} was ended before the call was"
@@ -245,7 +245,7 @@ class Instance:
             self._pump.half_close()
             await self._until(self._over, timings.exit_s)
         else:
-            await self._until(self._over, self._patience_s)
+            await self._until(self._over, self._exit_by_itself_s)
         while not self._gone() and self.state not in states.ENDED:
             condemned = self._condemned and self.state is State.FAILED
             self._move(Step.CONDEMN if condemned else Step.DEAF)
@@ -322,8 +322,9 @@ class Instance:
         if self.failure is None:
             self.failure = error
             self._logs.note("error", error.message)
-        self._patience_s = patience_s
-        self._settle_s = self._start_due_s = NEVER
+        self._exit_by_itself_s = patience_s
+        self._settle_s = NEVER
+        self._patience.over()
         self._move(step)
         self._fail_calls(error)
 
@@ -354,16 +355,20 @@ class Instance:
     # Time.
 
     def _ring(self, now_s: float, late_s: float) -> float:
+        if late_s > self._timings.lag_s:
+            self._pump.catch_up()
+            self._patience.forgive(now_s)
+            self._work.forgive(now_s)
         due_s = self._work.ring(now_s)
-        if self._start_due_s <= now_s:
+        if self._patience.due_s <= now_s:
             self._start_over()
         if self._settle_s <= now_s:
             self._settle_s = NEVER
             self._fault(self._crash(None))
-        return min(due_s, self._start_due_s, self._settle_s, self._pulse(now_s, late_s))
+        return min(due_s, self._patience.due_s, self._settle_s, self._pulse(now_s, late_s))
 
     def _start_over(self) -> None:
-        self._start_due_s = NEVER
+        self._patience.over()
         if self.state is State.HANDSHAKE:
             said_s = f"no HELLO within {self._timings.hello_s:g} s"
             self._fault(self._with_tail("handshake_timeout", said_s))
@@ -496,10 +501,7 @@ class Instance:
             self._refuse(unsent)
             return
         self._work.serve(self, limits["inflight"])
-        now_s = self._loop.time()
-        self._start_due_s = now_s + self._timings.ready_s
-        self._start_latest_s = now_s + self._timings.ready_longest_s
-        self._alarm.by(self._start_due_s)
+        self._alarm.by(self._patience.welcomed(self._loop.time()))
         self._move(Step.WELCOMED)
 
     def _policy(self, hello: Mapping[str, Any]) -> dict[str, Any]:
@@ -517,7 +519,7 @@ class Instance:
             self._refuse(error)
             return
         self.isolation = self._jail.achieved(event.body.get("isolation", {}))
-        self._start_due_s = NEVER
+        self._patience.over()
         self._alarm.by(self.pulse.begin())
         self._move(Step.OFFERED)
 
@@ -550,9 +552,7 @@ class Instance:
             self.on_freed()
         extend_ms = event.body.get("extend_ms", 0)
         if self.state is State.INIT and extend_ms:
-            due_s = self._loop.time() + extend_ms / 1000
-            self._start_due_s = min(max(due_s, self._start_due_s), self._start_latest_s)
-            self._alarm.by(self._start_due_s)
+            self._alarm.by(self._patience.extended(self._loop.time(), extend_ms / 1000))
 
     def _on_drain(self, event: said.Drain) -> None:
         """It wants to end: no more calls, and it gets the time it asks for, up to ours."""

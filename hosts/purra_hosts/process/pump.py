@@ -120,6 +120,13 @@ class Pump(asyncio.BufferedProtocol):
         A dead process sends nothing more, so reading until the socket is empty is complete; waiting
         for the end of the stream is not possible if a grandchild holds the other end.
         """
+        self.catch_up()
+        self._end()
+
+    def catch_up(self) -> None:
+        """Handles what has arrived by now, so that nobody is judged for not having said it. For
+        when the loop was late, or reads no more; must not be called while bytes are handled.
+        """
         left = LAST_WORDS_BYTES
         while not self.ended and self._socket is not None and left > 0:
             try:
@@ -130,7 +137,6 @@ class Pump(asyncio.BufferedProtocol):
                 break
             left -= count
             self.buffer_updated(count)
-        self._end()
 
     def close(self) -> None:
         """Drops the channel at once. Idempotent."""

@@ -34,6 +34,7 @@ TOOLS: Final = (
     "noise",
     "flood",
     "child",
+    "shell",
     "progress",
     "fail",
     "unencodable",
@@ -122,16 +123,22 @@ class Watched:
 
 
 @asynccontextmanager
-async def hosting(timings: Timings = QUICK, **options: Any) -> AsyncIterator[Watched]:
-    """A process host that keeps what it logs and announces."""
+async def hosting(
+    timings: Timings = QUICK,
+    *,
+    watch: Callable[[str, Mapping[str, Any]], None] | None = None,
+    **options: Any,
+) -> AsyncIterator[Watched]:
+    """A process host that keeps what it logs and announces. `watch`: is told at once, too."""
     logs: list[Record] = []
     events: list[tuple[str, Mapping[str, Any]]] = []
-    host = ProcessHost(
-        timings=timings,
-        logs=logs.append,
-        events=lambda kind, data: events.append((kind, data)),
-        **options,
-    )
+
+    def tell(kind: str, data: Mapping[str, Any]) -> None:
+        events.append((kind, data))
+        if watch is not None:
+            watch(kind, data)
+
+    host = ProcessHost(timings=timings, logs=logs.append, events=tell, **options)
     async with host:
         yield Watched(host, logs, events)
 

@@ -50,8 +50,8 @@ def rss_kib() -> int:
 def test_a_death_in_a_call_fails_all_its_calls_at_once(
     tmp_path: Path, args: dict[str, Any], exit_status: int | None, number: int | None
 ) -> None:
-    """H44, H62, SUP-005, SUP-014, CAL-010: `crashed` with status or signal, the end of stderr and
-    who it was; sent calls are `maybe`, waiting ones `no`; the instance stays down."""
+    """H44, H62, K68, SUP-005, SUP-014, CAL-010: `crashed` with status or signal, the end of
+    stderr and who it was; sent calls are `maybe`, waiting ones `no`; the instance stays down."""
 
     async def main() -> None:
         async with hosting() as watched:
@@ -374,7 +374,7 @@ asyncio.run(main())
     ],
 )
 def test_no_way_of_ending_the_host_leaves_a_child(end: str) -> None:
-    """PLG-10, H46, SUP-015, SHD-005: the worker is in a deaf call; it is gone within two
+    """PLG-10, H46, K73, SUP-015, SHD-005: the worker is in a deaf call; it is gone within two
     seconds."""
     host = subprocess.run(
         [sys.executable, "-c", HOST_SCRIPT.replace("END", end)],

@@ -447,8 +447,8 @@ def test_a_program_that_is_missing_is_named() -> None:
 
 
 def test_the_worker_sees_a_clean_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LIM-005, LIM-007, LIM-010: no canary in the environment, by any road; secrets are nowhere
-    but in WELCOME; home, tmp and working directory are private, and removed."""
+    """K80, LIM-005, LIM-007, LIM-010: no canary in the environment, by any road; secrets are
+    nowhere but in WELCOME; home, tmp and working directory are private, and removed."""
     monkeypatch.setenv("PURRA_TEST_CANARY", "canary-in-env")
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
 
