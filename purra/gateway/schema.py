@@ -65,7 +65,10 @@ def admit(schema: object, *, where: str = "schema") -> Schema:
                 raise _refused(where, (*path, keyword), problem)
         pending.extend((path + step, inner) for step, inner in _inner_schemas(node))
     if frozen.get("type") != "object":
-        raise _refused(where, (), "the parameters of a tool must be of type object")
+        what = "the parameters of a tool must be of type object"
+        raise _refused(
+            where, (), what, hint='write type = "object", and the parameters as properties'
+        )
     return frozen
 
 

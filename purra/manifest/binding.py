@@ -97,9 +97,9 @@ def _granted(host: HostManifest, plugin: PluginManifest, use: PluginUse) -> Perm
         raise host.refuse([*place, *where], reason, hint)
     for name in use.secrets:
         if f"secret:{name}" not in plugin.capabilities.host:
-            raise host.refuse(
-                ["plugins", plugin.id, "secrets", name], "the plugin does not declare this secret"
-            )
+            what = "the plugin does not declare this secret"
+            hint = f'remove it; a plugin that wants it says host = ["secret:{name}"]'
+            raise host.refuse(["plugins", plugin.id, "secrets", name], what, hint)
     services = [name for name in table.host if not name.startswith("secret:")]
     if services:
         raise PurraError(

@@ -70,7 +70,8 @@ def config_key(declared: Mapping[str, Any]) -> ConfigKey:
     for place, part in _tables(schema, ()):
         for word in _REFERENCES:
             if word in part:
-                raise RefusedError(f"{word!r} is not allowed in a config schema", place=place)
+                what = f"{word!r} is not allowed in a config schema"
+                raise RefusedError(what, "write out what it refers to", place)
     _check_schema(schema)
     paths = _count_paths(schema)
     if paths != sum(part.get("format") == "path" for _, part in _tables(schema, ())):
@@ -80,7 +81,8 @@ def config_key(declared: Mapping[str, Any]) -> ConfigKey:
             "allOf, anyOf, oneOf",
         )
     if has_default and (problem := _first_error(schema, schema["default"])):
-        raise RefusedError(problem.reason, place=["default", *problem.place])
+        hint = "a default must fit the key's own schema"
+        raise RefusedError(problem.reason, hint, ["default", *problem.place])
     default = freeze(schema.get("default"))
     return ConfigKey(freeze(schema), required, has_default, default, paths > 0)
 
@@ -101,7 +103,8 @@ def resolve_config(
         if name in given:
             value = thaw(given[name])
             if problem := _first_error(thaw(key.schema), value):
-                raise RefusedError(problem.reason, problem.hint, [name, *problem.place])
+                hint = problem.hint or str(key.schema.get("description", ""))
+                raise RefusedError(problem.reason, hint, [name, *problem.place])
         elif key.has_default:
             value = thaw(key.default)
         elif key.required:
@@ -175,7 +178,9 @@ def _check_schema(schema: Mapping[str, Any]) -> None:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise RefusedError(
-            f"not a JSON Schema: {_short(error.message)}", place=_parts(error)
+            f"not a JSON Schema: {_short(error.message)}",
+            "json-schema.org says what may stand here (draft 2020-12)",
+            _parts(error),
         ) from None
 
 

@@ -175,9 +175,8 @@ def _agent(source: Source, table: AgentTable) -> Agent:
     names = [section.name for section in table.prompt]
     for index, name in enumerate(names):
         if name in names[:index]:
-            raise source.refuse(
-                ["agent", "prompt", index, "name"], f"two sections are named {name!r}"
-            )
+            what = f"two sections are named {name!r}"
+            raise source.refuse(["agent", "prompt", index, "name"], what, "rename one of them")
     limits = table.limits
     return Agent(
         id=table.id,
@@ -262,11 +261,12 @@ class _Reader:
             other = seen.setdefault(address.name if key == "tools" else str(address), address)
             if other is not address:
                 if other == address:
-                    raise self._source.refuse(place, f"{text!r} is listed twice")
+                    raise self._source.refuse(place, f"{text!r} is listed twice", "remove one")
                 raise PurraError(
                     "duplicate_tool",
                     f"{str(other)!r} and {str(address)!r} offer one tool name",
                     where=f"{self._source.path}: agent.{key}[{index}]",
+                    hint="leave one of them out; a model knows tools by name alone",
                 )
         return tuple(seen.values())
 

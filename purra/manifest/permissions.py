@@ -63,7 +63,7 @@ class PermissionTable(Strict):
         for index, item in enumerate(value):
             match = _ENDPOINT.match(item) if isinstance(item, str) else None
             if match is None or not 0 < int(match[1]) < 65536:
-                raise RefusedError(f"{item!r} is not host:port", place=[index])
+                raise RefusedError(f"{item!r} is not host:port", "as in 'example.org:443'", [index])
         return value
 
     @field_validator("host")

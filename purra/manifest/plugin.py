@@ -187,7 +187,8 @@ def _capabilities(source: Source, file: PluginFile, config: Mapping[str, ConfigK
             place: list[str | int] = ["capabilities", "fs", kind, index]
             match = _WANTED_PATH.match(path)
             if match is None:
-                raise source.refuse(place, f"{path!r} is neither {{config.KEY}} nor absolute")
+                what = f"{path!r} is neither {{config.KEY}} nor absolute"
+                raise source.refuse(place, what, "name a config key of the format path")
             key = match[1]
             if key is not None and key not in config:
                 raise source.refuse(
@@ -257,7 +258,8 @@ def _tool(source: Source, place: Sequence[str | int], table: ProvidesTable) -> T
         if table.catalog != "static":
             given.append("catalog")
         if given:
-            raise source.refuse([*place, given[0]], f"is for tools, not for a {table.kind}")
+            what = f"is for tools, not for a {table.kind}"
+            raise source.refuse([*place, given[0]], what, "remove the key")
         return None
     if table.effect is None:
         raise source.refuse(

@@ -93,7 +93,8 @@ def _command(argv: list[str]) -> list[str]:
         if not argument or "\0" in argument or "\n" in argument:
             raise RefusedError("an argument is empty or has a NUL or a newline", place=[index])
         if ".." in re.split(r"[/\\=]", argument):
-            raise RefusedError(f"{argument!r} leaves the package folder", place=[index])
+            what = f"{argument!r} leaves the package folder"
+            raise RefusedError(what, "put the file into the package", [index])
     program = argv[0]
     if not _PROGRAM.match(program):
         raise RefusedError(

@@ -17,6 +17,7 @@ problems that the schema found are in `detail["problems"]`.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -54,6 +55,8 @@ PLACE_CHARS: Final = 120
 MAX_PROBLEMS: Final = 20
 """Problems listed in `detail`; a file with more is not nearly right."""
 
+VALUES: Final = "allowed: text, finite numbers, true and false, lists and tables, 64 levels of them"
+"""What a manifest may hold (strict value model)."""
 CLAIMED_ID_CHARS: Final = 64
 """Longest id shown of a manifest that could not be read."""
 _EXTENSION: Final = "x-"
@@ -136,7 +139,7 @@ def read_source(path: Path, schema: str) -> Source:
         frozen, frozen_extensions = freeze(data, where=""), freeze(extensions, where="")
     except PurraError as error:
         place = re.sub(r"\['([^']*)'\]", r".\1", error.where).lstrip(".")
-        raise refusal(path, [place], error.message) from None
+        raise refusal(path, [place], error.message, VALUES) from None
     return Source(path, hashlib.sha256(content).hexdigest(), frozen, frozen_extensions)
 
 
@@ -171,13 +174,17 @@ def _read(path: Path) -> bytes:
         # Non-blocking, so that a named pipe under this name is opened and refused, not waited for.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
-        raise refusal(path, [], f"cannot be read: {error.strerror}") from None
+        hint = _UNREADABLE.get(error.errno or 0, "")
+        raise refusal(path, [], f"cannot be read: {error.strerror}", hint) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        what = "a folder" if stat.S_ISDIR(os.fstat(fd).st_mode) else "not a regular file"
+        os.close(fd)
+        raise refusal(path, [], f"is {what}", "name the manifest file itself")
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise refusal(path, [], "is not a regular file")
         content = file.read(MAX_MANIFEST_BYTES + 1)
     if len(content) > MAX_MANIFEST_BYTES:
-        raise refusal(path, [], f"is larger than {MAX_MANIFEST_BYTES} bytes")
+        what = f"is larger than {MAX_MANIFEST_BYTES} bytes"
+        raise refusal(path, [], what, "keep data in files of its own")
     return content
 
 
@@ -185,16 +192,18 @@ def _parse(path: Path, content: bytes) -> dict[str, Any]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise refusal(path, [], f"is not UTF-8 at byte {error.start}") from None
+        what = f"is not UTF-8 at byte {error.start}"
+        raise refusal(path, [], what, "a manifest is TOML, saved as UTF-8") from None
     if long_key := _LONG_KEY.search(text):
         line = text.count("\n", 0, long_key.start()) + 1
-        raise refusal(path, [], f"line {line}: a dotted key of more than {MAX_KEY_PARTS} parts")
+        what = f"line {line}: a dotted key of more than {MAX_KEY_PARTS} parts"
+        raise refusal(path, [], what, "write it in fewer parts")
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise refusal(path, [], "is nested too deeply") from None
+        raise refusal(path, [], "is nested too deeply", "nest less") from None
     except ValueError as error:  # TOMLDecodeError, and integers of thousands of digits
-        raise refusal(path, [], f"is not TOML: {error}") from None
+        raise refusal(path, [], f"is not TOML: {error}", "https://toml.io says how") from None
 
 
 def _other_schema(claimed: object, schema: str) -> tuple[str, str]:
@@ -229,6 +238,11 @@ def _refusals(path: Path, place: Place, problems: Sequence[_Problem]) -> PurraEr
     )
 
 
+_UNREADABLE: Final = {
+    errno.ENOENT: "is the path right? `purra init` makes a host manifest",
+    errno.ENOTDIR: "is the path right?",
+    errno.EACCES: "let this user read it",
+}
 _TYPE_WORDS: Final = {
     "string_type": "must be text",
     "int_type": "must be a whole number",

@@ -35,10 +35,11 @@ def result_of(state: RunState) -> Result:
         text = end.get("text", "")
         return Result(state.run, state.status, text, end["usage"], end.get("error"), effects)  # type: ignore[arg-type]
     if state.blocked:
-        calls = ", ".join(state.blocked)
+        names = {effect["call"]: effect["tool"] for effect in state.effects}
+        calls = ", ".join(f"{names.get(call, 'it')} (call {call})" for call in state.blocked)
         error = {
             "code": "effect_unknown",
-            "message": f"it is not known whether call {calls} took effect",
+            "message": f"it is not known whether {calls} took effect",
             "origin": "kernel",
         }
         status: Literal["blocked", "waiting"] = "blocked"

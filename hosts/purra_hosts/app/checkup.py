@@ -167,7 +167,9 @@ def _packages(discovery: Discovery) -> Iterator[Finding]:
         mend = f"{sys.executable} -m ensurepip"
         yield Finding("packages", "pip is not here, so plugins cannot be installed", mend=mend)
     for note in discovery.notes:
-        yield Finding("packages", note, mend="remove the one that is not wanted")
+        empty = note.startswith("the folder ")
+        mend = "name a folder with plugins" if empty else "remove the one that is not wanted"
+        yield Finding("packages", note, mend=mend)
 
 
 def _unmet(requirements: Sequence[str]) -> Iterator[str]:

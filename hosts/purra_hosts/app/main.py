@@ -17,12 +17,14 @@ from typing import Annotated, Final
 import typer
 
 from purra.errors import PurraError
-from purra_hosts.app import exits
+from purra_hosts.app import exits, usage
 from purra_hosts.app.printing import print_error, tame_streams
 
 __all__ = ["build", "main"]
 
 GROUP: Final = "purra.commands"
+DISTRIBUTION: Final = "purra-kernel"
+DEBUG: Final = "--debug"
 
 _SINGLE: Final = {
     "run": "purra_hosts.app.commands.run:run",
@@ -53,6 +55,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
         help="Run agents whose adapters are plugins in supervised subprocesses.",
     )
     app.callback()(_root)
@@ -73,8 +76,18 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"purra {importlib.metadata.version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
 def _root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the trace of an error.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the trace of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show which this is."),
+    ] = False,
 ) -> None:
     """Run agents whose adapters are plugins in supervised subprocesses."""
 
@@ -105,31 +118,50 @@ def _load(where: str):  # type: ignore[no-untyped-def]  # a typer app or a comma
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command and exits with its code (see `exits`); errors are one line on stderr."""
+    """Runs the command and exits with its code (see `exits`); errors are one line on stderr.
+
+    `--debug`, wherever it stands, lets the error out instead.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = DEBUG in given
+    given = [argument for argument in given if argument != DEBUG]
     tame_streams()
     try:
-        build(given)(args=given, prog_name="purra")
-    except (PurraError, KeyboardInterrupt, BrokenPipeError, BaseExceptionGroup) as error:
-        code = None if "--debug" in given else _told(list(_causes(error)))
-        if code is None:
+        code = build(given)(args=given, prog_name="purra", standalone_mode=False)
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:  # each way out is one line
+        told = _told(list(_causes(error)), debug=debug)
+        if told is None:
             raise
-        sys.exit(code)
+        sys.exit(told)
+    sys.exit(code if isinstance(code, int) else exits.COMPLETED)
 
 
-def _told(causes: Sequence[BaseException]) -> int | None:
-    """The exit code for what ended a command, after a line about it; None for a fault of ours."""
-    if all(isinstance(cause, KeyboardInterrupt) for cause in causes):
+def _told(causes: Sequence[BaseException], *, debug: bool) -> int | None:
+    """The exit code for what ended a command, after a line about it; None to let it out."""
+    first = causes[0]
+    if all(isinstance(cause, (KeyboardInterrupt, typer.Abort)) for cause in causes):
         return exits.CANCELED
-    if all(isinstance(cause, (PurraError, BrokenPipeError)) for cause in causes):
-        for cause in causes:
-            if isinstance(cause, PurraError):
-                print_error(cause)
-                return exits.of_error(cause)
+    if isinstance(first, usage.UsageError):
+        return usage.told(first)
+    if debug or not all(isinstance(cause, Exception) for cause in causes):
+        return None
+    for cause in causes:
+        if isinstance(cause, PurraError):
+            print_error(cause)
+            return exits.of_error(cause)
+    if all(isinstance(cause, BrokenPipeError) for cause in causes):
         # Whoever reads has gone, as `head` does. The interpreter must not find that out once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.FAILED
-    return None
+    print_error(
+        PurraError(
+            "internal_error",
+            f"{type(first).__name__}: {first}",
+            where="purra",
+            hint=f"not your fault: please report it, with the trace that {DEBUG} shows",
+        )
+    )
+    return exits.FAILED
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -12,6 +12,7 @@ from purra.errors import PurraError
 __all__ = [
     "DEFAULT_MANIFEST",
     "Json",
+    "Logs",
     "Manifest",
     "Params",
     "StateFolder",
@@ -33,6 +34,7 @@ Params = Annotated[
 StateFolder = Annotated[
     Path | None, typer.Option("--state", help="The folder that {state} stands for.")
 ]
+Logs = Annotated[bool, typer.Option("--logs", help="Show on stderr what plugins print and log.")]
 Json = Annotated[bool, typer.Option("--json", help="Strict JSON, one object a line.")]
 
 
@@ -42,7 +44,8 @@ def params_of(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or []:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise PurraError("invalid_argument", f"{pair!r} is not NAME=VALUE", where="--param")
+            what, hint = f"{pair!r} is not NAME=VALUE", "as in --param root=docs"
+            raise PurraError("invalid_argument", what, where="--param", hint=hint)
         params[name] = value
     return params
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -17,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from purra.errors import PurraError
 from purra.values import thaw
+from purra_hosts.app.advice import advised
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
     "console",
+    "harmless",
     "json_line",
     "json_text",
     "moment",
@@ -31,6 +34,11 @@ __all__ = [
     "tame_streams",
 ]
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+GAP = 2
+"""Cells between two columns of a table."""
+LAST_CELLS = 20
+"""Least width of a table's last column, however narrow the terminal."""
 _LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 """JSON takes these as they are, but some readers of lines take them for the end of one."""
 
@@ -67,23 +75,39 @@ def moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on a terminal, tab-separated lines without titles on a pipe."""
-    if not sys.stdout.isatty():
-        for row in rows:
-            sys.stdout.write("\t".join(cell.replace("\n", " ") for cell in row) + "\n")
-        return
-    from rich.markup import escape
-    from rich.table import Table
+def harmless(text: str) -> str:
+    """`text` without control characters: what a model or a tool wrote must not steer a terminal.
+    Tabs and ends of lines stay.
+    """
+    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
-    table = Table(*titles, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    console().print(table)
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on a terminal, tab-separated lines without titles on a pipe.
+
+    Nothing that may be copied is cut: only the last cell ends where the terminal does.
+    """
+    cells = [[harmless(cell.replace("\n", " ").replace("\t", " ")) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in cells:
+            sys.stdout.write("\t".join(row) + "\n")
+        return
+    from rich.cells import cell_len, set_cell_size
+    from rich.text import Text
+
+    out = console()
+    widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
+    last = max(out.width - sum(widths[:-1]) - GAP * (len(widths) - 1), LAST_CELLS)
+    for row in (list(titles), *cells):
+        if cell_len(row[-1]) > last:
+            row[-1] = set_cell_size(row[-1], last - 1).rstrip() + "…"
+        padded = [set_cell_size(cell, width + GAP) for cell, width in zip(row, widths, strict=True)]
+        style = "" if row in cells else "bold"
+        out.print(Text("".join([*padded[:-1], row[-1]]).rstrip(), style=style))
 
 
 def print_error(error: PurraError) -> None:
     """What, where, what to do: one line on stderr. Only the word `error` has a colour."""
     out = console(stderr=True)
     out.print("[bold red]error[/]", end=" ")
-    out.print(str(error), markup=False)
+    out.print(harmless(" ".join(advised(error).splitlines())), markup=False)

@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 from purra.journal.events import Event, event_value
 from purra.journal.fold import result_text
 from purra.runs.result import Result, result_value
-from purra_hosts.app.printing import console, json_line
+from purra_hosts.app.advice import next_step
+from purra_hosts.app.printing import console, harmless, json_line
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["JsonView", "PipeView", "TerminalView", "View", "arguments_line", "result_line", "view"]
+__all__ = [
+    "JsonView",
+    "PipeView",
+    "TerminalView",
+    "View",
+    "arguments_line",
+    "log_line",
+    "result_line",
+    "view",
+]
 
 DRAFT_LINES = 8
 """Of a draft that is shown at once."""
@@ -110,7 +120,7 @@ class TerminalView:
         from rich.live import Live
         from rich.text import Text
 
-        self._draft += record["text"]
+        self._draft += harmless(record["text"])
         if self._live is None:
             self._live = Live(console=self._out, transient=True, refresh_per_second=15)
             self._live.start()
@@ -120,7 +130,7 @@ class TerminalView:
     def end(self, result: Result) -> None:
         self.close()
         if result.status == "completed":
-            self._out.print(result.text.rstrip("\n"), markup=False)
+            self._out.print(harmless(result.text.rstrip("\n")), markup=False)
         else:
             self._out.print(outcome_line(result), style="bold red", markup=False)
 
@@ -194,12 +204,19 @@ def result_line(data: Mapping[str, Any]) -> str:
     return _short(f"{data['code']} {result_text(data)}".strip())
 
 
+def log_line(record: Mapping[str, Any]) -> None:
+    """A line that a plugin printed or logged, on stderr; its text has been made harmless."""
+    sys.stderr.write(f"{record['plugin']} {record['level']}: {record['text'].rstrip()}\n")
+
+
 def outcome_line(result: Result) -> str:
-    """How a run ended that did not complete, in one line."""
+    """How a run ended that did not complete, and what to do about it, in one line."""
     error = result.error or {}
-    return f"{result.status}: {error.get('message', '')} [{error.get('code', '')}]"
+    step = next_step(result)
+    what = f"{error.get('message', '')} [{error.get('code', '')}]" + (f" ({step})" if step else "")
+    return harmless(f"{result.status} run {result.run}: {' '.join(what.split())}")
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
+    text = harmless(" ".join(text.split()))
     return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"

@@ -148,6 +148,8 @@ def edit(
     try:
         value = json_text.loads(arguments)
     except ValueError as error:
-        raise PurraError("invalid_argument", f"no JSON: {error}", where="--arguments") from error
+        hint = 'an object, as in \'{"path": "a.md"}\''
+        what = f"no JSON: {error}"
+        raise PurraError("invalid_argument", what, where="--arguments", hint=hint) from error
     options = _options(by=by, manifest=manifest, param=param, state=state, json=json)
     _decide("edit", run, call, options, arguments=value)

@@ -19,7 +19,7 @@ import anyio
 import typer
 
 from purra_hosts.app import exits
-from purra_hosts.app.options import Params, StateFolder, params_of
+from purra_hosts.app.options import Logs, Params, StateFolder, params_of
 
 if TYPE_CHECKING:
     from purra.kernel import Kernel
@@ -31,10 +31,11 @@ PROMPT = "> "
 
 
 def chat(
-    manifest: Annotated[Path, typer.Argument(help="The host manifest.")],
+    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", help="The host manifest.")],
     session: Annotated[str, typer.Option(help="Go on with this session.")] = "",
     param: Params = None,
     state: StateFolder = None,
+    logs: Logs = False,
 ) -> None:
     """Talk with the agent of MANIFEST.
 
@@ -43,16 +44,15 @@ def chat(
     from purra.manifest.host import Caller
     from purra_hosts.app.assembly import Watchers, open_application
     from purra_hosts.app.plan import make_plan
-    from purra_hosts.app.render import view
+    from purra_hosts.app.render import log_line, view
 
     plan = make_plan(manifest, Caller(params=params_of(param), state=state))
     shown = view(json=False)
+    watchers = Watchers(logs=log_line if logs else None, events=shown.plugin)
 
     async def main() -> None:
         async with (
-            open_application(
-                plan, watchers=Watchers(events=shown.plugin), start_all=True
-            ) as application,
+            open_application(plan, watchers=watchers, start_all=True) as application,
             anyio.create_task_group() as tasks,
         ):
             kernel = application.kernel

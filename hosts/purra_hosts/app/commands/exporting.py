@@ -34,9 +34,9 @@ def export(
     state: StateFolder = None,
     json: Json = False,
 ) -> None:
-    """Print a run as JSON lines, with or without --json: its journal, its inbox, blobs it names.
+    """Print a run as JSON lines: its journal, its inbox, the blobs it names.
 
-    With --to also the blobs themselves, a file each. Nothing is redacted.
+    With --to into a folder, and also the blobs themselves, a file each. Nothing is redacted.
     """
 
     async def work(kernel: Kernel) -> int:

@@ -15,7 +15,7 @@ from purra.manifest.host import Caller
 from purra_hosts.app import exits
 from purra_hosts.app.assembly import Watchers, open_application
 from purra_hosts.app.plan import Plan, make_plan
-from purra_hosts.app.render import View, view
+from purra_hosts.app.render import View, log_line, view
 
 if TYPE_CHECKING:
     from purra.kernel import Kernel
@@ -33,23 +33,25 @@ def follow_run(
     state: Path | None,
     *,
     json: bool,
+    logs: bool,
     begin: Begin,
 ) -> None:
-    """Opens the kernel, begins a run, shows it, leaves with its exit code."""
+    """Opens the kernel, begins a run, shows it, leaves with its exit code. `logs`: and what the
+    plugins say.
+    """
     plan = make_plan(manifest, Caller(params=params, state=state))
     shown = view(json=json)
     try:
-        code = anyio.run(_follow, plan, shown, begin)
+        watchers = Watchers(logs=log_line if logs else None, events=shown.plugin)
+        code = anyio.run(_follow, plan, shown, watchers, begin)
     finally:
         shown.close()
     raise typer.Exit(code)
 
 
-async def _follow(plan: Plan, shown: View, begin: Begin) -> int:
+async def _follow(plan: Plan, shown: View, watchers: Watchers, begin: Begin) -> int:
     async with (
-        open_application(
-            plan, watchers=Watchers(events=shown.plugin), start_all=True
-        ) as application,
+        open_application(plan, watchers=watchers, start_all=True) as application,
         anyio.create_task_group() as tasks,
     ):
         run = await begin(application.kernel)

@@ -28,7 +28,7 @@ _commands = typer.Typer()
 
 @_commands.command()
 def init(
-    file: Annotated[Path, typer.Argument(help="The host manifest to make.")] = DEFAULT_MANIFEST,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What to make.")] = DEFAULT_MANIFEST,
     name: Annotated[str, typer.Option(help="What it is called; its state is kept by it.")] = "",
     model: Annotated[str, typer.Option(help="PLUGIN/NAME of the model.")] = "",
     tool: Annotated[

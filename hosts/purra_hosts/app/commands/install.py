@@ -19,11 +19,13 @@ PipOptions = Annotated[
     list[str] | None,
     typer.Argument(metavar="[-- PIP_OPTIONS]", help="After --, options of pip: -- --no-index"),
 ]
-PluginId = Annotated[str, typer.Argument(help="The plugin's id.")]
+PluginId = Annotated[str, typer.Argument(metavar="PLUGIN", help="The plugin's id.")]
 
 
 def install(
-    spec: Annotated[str, typer.Argument(help="A package's name, a wheel or a project's folder.")],
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC", help="A package, a wheel or a project's folder.")
+    ],
     isolated: Annotated[
         bool, typer.Option("--isolated", help="Into a new environment of its own.")
     ] = False,

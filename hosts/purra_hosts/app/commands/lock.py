@@ -14,7 +14,9 @@ __all__ = ["lock"]
 
 
 def lock(
-    manifest: Annotated[Path, typer.Argument(help="The host manifest that is changed.")],
+    manifest: Annotated[
+        Path, typer.Argument(metavar="MANIFEST", help="The host manifest to change.")
+    ],
     param: Params = None,
     json: Json = False,
 ) -> None:

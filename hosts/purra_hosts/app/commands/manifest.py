@@ -24,7 +24,7 @@ def _group() -> None:
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(help="A plugin manifest or a host manifest.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plugin or a host manifest.")],
     param: Params = None,
     state: StateFolder = None,
     json: Json = False,
@@ -63,11 +63,11 @@ def _schema_of(file: Path) -> str:
         document = tomllib.loads(file.read_text())
     except (OSError, ValueError):
         return ""
-    return str(document.get("schema", ""))
+    return str(document.get("schema", "purra.plugin/" if "provides" in document else ""))
 
 
 def schema(
-    name: Annotated[str, typer.Argument(help="plugin or host")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="plugin or host")],
 ) -> None:
     """Print the JSON Schema of a manifest, for editors."""
     from purra.manifest.schemas import NAMES, json_schema

@@ -16,7 +16,7 @@ Kind = Literal["tool", "model", "context", "store", "policy"]
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="The plugin's id, such as weather-desk.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin's id, as weather-desk.")],
     kind: Annotated[Kind, typer.Option(help="What it offers.")],
     into: Annotated[Path, typer.Option(help="The folder that its folder is made in.")] = Path("."),
     json: Json = False,

@@ -19,7 +19,9 @@ __all__ = ["manifest"]
 
 
 def manifest(
-    path: Annotated[Path, typer.Argument(help="The plugin's folder, or its manifest.")] = Path("."),
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="Its folder, or its manifest.")
+    ] = Path("."),
     check: Annotated[bool, typer.Option("--check", help="Exit 4 if it is out of date.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Bring it up to date.")] = False,
     json: Json = False,

@@ -25,7 +25,7 @@ WAIT_S = 120.0
 
 
 def reload(
-    plugin: Annotated[str, typer.Argument(help="The plugin's id.")],
+    plugin: Annotated[str, typer.Argument(metavar="PLUGIN", help="The plugin's id.")],
     manifest: Annotated[
         Path, typer.Option("--manifest", "-m", help="The host manifest that the kernels run.")
     ],

@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from purra_hosts.app.options import Json, Params, StateFolder, params_of
+from purra_hosts.app.options import Json, Logs, Params, StateFolder, params_of
 
 __all__ = ["run"]
 
 
 def run(
-    manifest: Annotated[Path, typer.Argument(help="The host manifest.")],
-    prompt: Annotated[str, typer.Argument(help="What the agent is asked.")],
+    manifest: Annotated[Path, typer.Argument(metavar="MANIFEST", help="The host manifest.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the agent is asked.")],
     session: Annotated[str, typer.Option(help="Runs of one session follow one another.")] = "",
     param: Params = None,
     state: StateFolder = None,
+    logs: Logs = False,
     json: Json = False,
 ) -> None:
     """Run the agent of MANIFEST on PROMPT.
@@ -32,5 +33,6 @@ def run(
         params_of(param),
         state,
         json=json,
+        logs=logs,
         begin=lambda kernel: kernel.submit(prompt, session=session),
     )

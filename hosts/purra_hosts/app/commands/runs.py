@@ -15,6 +15,7 @@ from purra_hosts.app.commands.pruning import pruning
 from purra_hosts.app.options import (
     DEFAULT_MANIFEST,
     Json,
+    Logs,
     Manifest,
     Params,
     StateFolder,
@@ -181,6 +182,7 @@ def resume(
     manifest: Manifest = DEFAULT_MANIFEST,
     param: Params = None,
     state: StateFolder = None,
+    logs: Logs = False,
     json: Json = False,
 ) -> None:
     """Take up a run that nobody works on, where its journal ends.
@@ -190,7 +192,12 @@ def resume(
     from purra_hosts.app.commands.following import follow_run
 
     follow_run(
-        manifest, params_of(param), state, json=json, begin=lambda kernel: kernel.resume(run)
+        manifest,
+        params_of(param),
+        state,
+        json=json,
+        logs=logs,
+        begin=lambda kernel: kernel.resume(run),
     )
 
 
