@@ -32,6 +32,7 @@ from purra.registry.snapshot import Binding, Registry
 from purra.runs import ending, keys, owner, reader, turns, wakes
 from purra.runs.bindings import BOUND, Adapters, Bindings, beside, bind
 from purra.runs.directory import Directory
+from purra.runs.inboxes import Inboxes
 from purra.runs.log import RunLog, place
 from purra.runs.patience import PatientStore
 from purra.runs.performers import Performers
@@ -133,6 +134,7 @@ class Kernel:
         self._registry.publish(self.agent.id, {BOUND: bindings})
         await self._heartbeat.register()
         self._tasks = await self._stack.enter_async_context(Tasks())
+        self._inboxes = Inboxes(self.store, self._tasks.start)
         self._tasks.start(self._heartbeat.beat())
         return self
 
@@ -425,7 +427,7 @@ class Kernel:
 
     async def _drive(self, run: Run, log: RunLog) -> Result | PurraError:
         performers = Performers(log, self._registry, self._gates)
-        shell = Shell(log, performers)
+        shell = Shell(log, performers, self._inboxes)
         self._shells[run.id] = shell
         self._heartbeat.hold(run.id, log.state.term, shell.lose)
         run.taken(log.feed, log.output.feed)

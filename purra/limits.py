@@ -22,6 +22,7 @@ __all__ = [
     "MAX_ROUNDS",
     "MAX_TOOL_CALLS",
     "MODEL_IDLE_S",
+    "OWN_WATCHES",
     "PARALLEL_CALLS",
     "POLICY_TIMEOUT_S",
     "PROMPT_CHARS",
@@ -56,6 +57,9 @@ TOOL_TIMEOUT_S: Final = 30.0
 """Default time of one tool call (tables, defaults of a tool)."""
 TOOL_GRACE_S: Final = 2.0
 """How long the gateway waits after a cancel or timeout to learn the effect state."""
+OWN_WATCHES: Final = 16
+"""Runs of a kernel that each watch their own inbox; a quarter of the calls that the worker of a
+store takes at once."""
 PARALLEL_CALLS: Final = 8
 """Calls of one batch that run at once; more wait their turn (TOOL-25)."""
 APPROVAL_TTL_MS: Final = 24 * 3600 * 1000

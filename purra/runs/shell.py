@@ -41,6 +41,7 @@ from purra.journal.events import Fact
 from purra.limits import INBOX_DELAY_S, READ_PAGE, STORE_RETRY_S
 from purra.runs import ending, keys
 from purra.runs.inbox import facts_of
+from purra.runs.inboxes import Inboxes
 from purra.runs.log import RunLog
 from purra.runs.performers import Performers
 from purra.runs.result import Result, result_of
@@ -74,10 +75,13 @@ class _Entry:
 
 
 class Shell:
-    """Drives one owned run until it ends or rests. `log` is the run's; `performers` do the work."""
+    """Drives one owned run until it ends or rests. `log` is the run's; `performers` do the work;
+    `inboxes` tell of what others have written for it.
+    """
 
-    def __init__(self, log: RunLog, performers: Performers) -> None:
+    def __init__(self, log: RunLog, performers: Performers, inboxes: Inboxes) -> None:
         self._log = log
+        self._inboxes = inboxes
         self._state = log.state
         self._performers = performers
         self._running: dict[str, _Running] = {}
@@ -277,10 +281,11 @@ class Shell:
     async def _watch_inbox(self) -> None:
         while True:
             try:
-                async for _ in self._log.store.watch(keys.inbox(self._state.run)):
-                    await self._read_inbox()
-                    if self._handed_in:
-                        await self._turn()
+                async with self._inboxes.watch(self._state.run) as changes:
+                    async for _ in changes:
+                        await self._read_inbox()
+                        if self._handed_in:
+                            await self._turn()
             except (AdapterError, StoreError):
                 pass  # the store's host starts it anew; what was missed is read then
             await asyncio.sleep(STORE_RETRY_S)
