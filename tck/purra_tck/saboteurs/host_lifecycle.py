@@ -11,6 +11,7 @@ from purra_hosts.launch import Launch
 from purra_hosts.process.fleet import Fleet, Member
 from purra_hosts.process.gate import StartGate
 from purra_hosts.process.instance import Instance
+from purra_hosts.process.patience import Patience
 from purra_hosts.process.route import Route, RouteStatus
 from purra_hosts.process.spawn import Child
 from purra_hosts.process.states import State
@@ -46,6 +47,14 @@ def _leaks_on_init_error(patch: Patch) -> None:
 
 def _waits_forever(patch: Patch) -> None:
     patch(Instance, "_start_over", lambda self: None)
+
+
+def _extends_forever(patch: Patch) -> None:
+    def generous(self: Patience, now_s: float, more_s: float) -> float:
+        self.due_s = max(now_s + more_s, self.due_s)
+        return self.due_s
+
+    patch(Patience, "extended", generous)
 
 
 def _stop_raises(patch: Patch) -> None:
@@ -110,6 +119,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("double-spawn", "LIF-002", "starts at once", _double_spawn),
     broken("leaks-on-init-error", "LIF-003", "descriptors", _leaks_on_init_error),
     broken("waits-forever", "LIF-004", "error handshake_timeout", _waits_forever),
+    broken("extends-forever", "LIF-004", "error start_timeout", _extends_forever),
     broken("stop-raises-when-failed", "LIF-005", "RuntimeError", _stop_raises),
     broken("half-registered", "LIF-006", "none was started", _half_registered),
     broken(

@@ -245,6 +245,18 @@ async def silence_has_an_end(case: Case, subject: HostSubject) -> None:
     await puppet.write(puppet.ready())
     await starting.value()
     case.saw("a start that asked for more time got it")
+    act = await subject.act(host, id="extends-and-extends")
+    starting = act.start()
+    puppet = await act.stage.enter()
+    if subject.has("processes"):
+        await puppet.do("ignore", number=15)
+    await puppet.greet()
+    more = frames.frame(frames.STATUS, 0, frames.pack({"phase": "loads", "extend_ms": 60_000}))
+    for _ in range(8):  # 112 s of the 100 that a start may take, however it asks
+        await puppet.write(more)
+        await act.settled()
+        await host.advance(14.0)
+    await starting.fails("start_timeout")
 
 
 @CHECKS.rule("LIF-005")
@@ -377,7 +389,7 @@ async def nothing_runs_before_the_start(case: Case, subject: HostSubject) -> Non
     await act.settled()
     case.require(not trace.exists(), "no import by opening a plugin", "its module was imported")
     asked = act.ask({"arguments": {}})
-    value = (await asked.value())["value"]
+    value = await asked.answer()
     pids = trace.read_text().split()
     case.equal(pids, [str(value)], "processes that imported it")
     own = value != subject.driver.pid
