@@ -283,12 +283,15 @@ class Shell:
             try:
                 async with self._inboxes.watch(self._state.run) as changes:
                     async for _ in changes:
-                        await self._read_inbox()
-                        if self._handed_in:
-                            await self._turn()
+                        await self._take_mail()
             except (AdapterError, StoreError):
                 pass  # the store's host starts it anew; what was missed is read then
             await asyncio.sleep(STORE_RETRY_S)
+
+    async def _take_mail(self) -> None:
+        await self._read_inbox()
+        if self._handed_in:
+            await self._turn()
 
     async def _read_inbox(self) -> None:
         while not self._state.ended:
