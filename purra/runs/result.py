@@ -36,6 +36,7 @@ def result_of(state: RunState) -> Result:
         return Result(state.run, state.status, text, end["usage"], end.get("error"), effects)  # type: ignore[arg-type]
     if state.blocked:
         names = {effect["call"]: effect["tool"] for effect in state.effects}
+        names |= {call.id: call.name for call in state.batch.calls.values()} if state.batch else {}
         calls = ", ".join(f"{names.get(call, 'it')} (call {call})" for call in state.blocked)
         error = {
             "code": "effect_unknown",

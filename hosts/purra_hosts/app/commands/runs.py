@@ -73,20 +73,21 @@ def show(
     state: StateFolder = None,
     json: Json = False,
 ) -> None:
-    """Show one run: how it stands, what it did."""
+    """Show one run: how it stands, and what it did, when and for how long."""
 
     async def work(kernel: Kernel) -> int:
-        from purra_hosts.app.timeline import summary_value, timeline
+        from purra_hosts.app.timeline import Timeline, heading, summary_value
 
         info = await kernel.runs.show(run)
         state = await kernel.runs.state(run)
         if json:
             json_line(summary_value(info, state))
             return exits.COMPLETED
-        out = console()
+        out, timeline = console(), Timeline(state.started_ms)
+        for line in heading(info, state):
+            out.print(line)
         async for event in kernel.runs.events(run, follow=False):
-            line = timeline(event, state.started_ms)
-            if line:
+            if line := timeline.line(event):
                 out.print(line)
         return exits.COMPLETED
 
