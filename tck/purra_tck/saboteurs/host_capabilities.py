@@ -112,6 +112,10 @@ def _resets_deadline(patch: Patch) -> None:
     patch(Callbacks, "_serve", generous)
 
 
+def _outlives_its_call(patch: Patch) -> None:
+    patch(Callbacks, "cancelled", lambda self, event: None)
+
+
 def _reuses_approval(patch: Patch) -> None:
     """What was asked about once is not asked again."""
     plan_of = admission._plan
@@ -137,4 +141,5 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("reuses-approval", "CAP-007", "that nobody has approved", _reuses_approval),
     broken("single-lane", "CAL-009", "CALL", _single_lane),
     broken("resets-deadline", "CAN-009", "by its call's time", _resets_deadline),
+    broken("outlives-its-call", "CAN-009", "ends with its call", _outlives_its_call),
 )

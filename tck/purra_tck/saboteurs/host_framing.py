@@ -141,6 +141,16 @@ def _accepts_stray(patch: Patch) -> None:
     patch(Calls, "judge", lenient)
 
 
+def _opens_again(patch: Patch) -> None:
+    issue = Calls.issue
+
+    def forgetful(self: Calls, call_id: int) -> None:
+        self.seen = 0
+        issue(self, call_id)
+
+    patch(Calls, "issue", forgetful)
+
+
 def _last_wins(patch: Patch) -> None:
     returned = InFlight.returned
     last: dict[int, Any] = {}
@@ -229,6 +239,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("ignores-all-unknown", "FRM-010", "state DOWN", _skips_all),
     broken("KeyError-kills-host", "FRM-011", "after a late CREDIT", _looks_up_blindly),
     broken("accepts-stray", "FRM-011", "no end within", _accepts_stray),
+    broken("opens-an-id-again", "FRM-011", "no end within", _opens_again),
     broken("last-terminal-wins", "FRM-012", "with two terminals", _last_wins),
     broken("global-abort", "FRM-013", "the calls of its sibling", _aborts_all),
     broken("blocking-read", "FRM-014", "while a frame stalls", _blocks_in_a_read),

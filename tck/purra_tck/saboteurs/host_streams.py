@@ -8,6 +8,7 @@ from typing import Any
 from purra_bridge.wire.calls import Calls
 from purra_bridge.wire.credits import ReceiveWindow, SendWindow
 from purra_bridge.wire.errors import ProtocolViolation, WireError
+from purra_bridge.wire.tables import CANCELLED
 from purra_hosts.process.calls import Call, StreamItems, _Inbox
 from purra_hosts.process.inflight import InFlight
 from purra_tck.saboteurs import Saboteur
@@ -72,6 +73,25 @@ def _leaks_abandoned(patch: Patch) -> None:
     patch(Call, "_give_up", lambda self: None)
 
 
+def _keeps_late_credit(patch: Patch) -> None:
+    take = Calls.take_data
+
+    def greedy(
+        self: Calls,
+        flags: int,
+        call_id: int,
+        body: Any,
+        cost: int,
+        events: Any,
+        prepaid: bool = False,
+    ) -> None:
+        call = self.own.get(call_id)
+        late = call is not None and call.state is CANCELLED
+        take(self, flags, call_id, body, cost, events, prepaid or late)
+
+    patch(Calls, "take_data", greedy)
+
+
 def _crash_looks_like_end(patch: Patch) -> None:
     step = StreamItems.__anext__
 
@@ -131,6 +151,7 @@ SABOTEURS: tuple[Saboteur, ...] = (
     broken("unbounded-queue", "STR-004", "while nothing is taken", _unbounded_queue),
     broken("wraps-credit", "STR-005", "error protocol_violation", _wraps_credit),
     broken("leaks-abandoned", "STR-006", "CANCEL for a stream that was left", _leaks_abandoned),
+    broken("keeps-late-credit", "STR-006", "the channel has ended", _keeps_late_credit),
     broken("crash-looks-like-END", "STR-007", "that broke by SIGKILL", _crash_looks_like_end),
     broken("waits-for-item", "STR-008", "a stream ends within", _waits_for_item),
     broken("shared-queue", "STR-009", "CREDIT on id 3", _shared_queue),

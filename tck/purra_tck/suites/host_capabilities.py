@@ -437,7 +437,13 @@ async def a_callback_has_no_more_time_than_its_call(case: Case, subject: HostSub
         await puppet.write(frames.result(call.id, None))
         await asked.ended()
         await _drop_cancel(puppet)
-    case.equal(len(ended), 3, "callbacks that ended")
+    asked, call = await act.asked(puppet)
+    await puppet.write(frames.call(8, "sleep", "x", "its call", parent=call.id))
+    await act.settled()
+    await puppet.write(frames.result(call.id, None))
+    await asked.value()
+    await subject.until(lambda: ended[-1:] == ["its call"], "a callback ends with its call")
+    case.equal(len(ended), 4, "callbacks that ended")
 
 
 async def _drop_cancel(puppet: Puppet) -> None:

@@ -252,6 +252,13 @@ async def answers_to_nothing(case: Case, subject: HostSubject) -> None:
         case.equal(error.code, "protocol_violation", f"{what} for an id that was never issued")
         await act.down()
         puppet = await act.begin()
+    asked, call = await act.asked(puppet)
+    again = frames.call(2, "nobody", "x", None, parent=call.id)
+    await puppet.write(again)
+    await puppet.frame(frames.ERROR, what="the refusal of a callback to nobody")
+    await puppet.write(again)
+    error = await asked.fails()
+    case.equal(error.code, "protocol_violation", "the end after a callback whose id was used")
 
 
 @CHECKS.rule("FRM-012")

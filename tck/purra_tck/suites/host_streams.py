@@ -197,12 +197,13 @@ async def whoever_leaves_gives_back(case: Case, subject: HostSubject) -> None:
             gc.collect(1)  # what was made in this round is young
         found = await puppet.frame(frames.CANCEL, what="CANCEL for a stream that was left")
         case.equal(found.call, call.id, "the id of CANCEL")
-        await puppet.write(frames.data(call.id, b"y" * 4000), frames.error(call.id, "cancelled"))
+        late = [frames.data(call.id, b"y" * 60_000)] * 3
+        await puppet.write(*late, frames.error(call.id, "cancelled"))
     await act.answers(puppet, f"after {ABANDONED} streams were left")
     case.equal((await act.status()).calls, 0, "places that are still taken")
     cancels = sum(found.kind == frames.CANCEL for found in puppet.received)
     case.equal(cancels, ABANDONED, f"CANCELs for {ABANDONED} streams that were left")
-    sent = ABANDONED * 64_000
+    sent = ABANDONED * 240_000
     given = puppet.credit_of(0)
     case.require(
         given >= sent - LINK_BYTES // 2,
