@@ -471,7 +471,7 @@ def serve(
     `hello`: the body that was sent. `welcome`: the body that came back. `isolation`: what was
     achieved, per axis.
     """
-    session = Session("plugin")
+    session = Session("plugin", hello["limits"])
     session.adopt(welcome)
     link = Link(descriptor, session)
     os.register_at_fork(after_in_child=link.abandon)

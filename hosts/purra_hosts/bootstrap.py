@@ -32,6 +32,8 @@ PROTO = [1, 1]
 HELLO, WELCOME, ERROR = 1, 2, 20
 HEADER_BYTES = 10
 FRAME_BYTES_MAX = 1024 * 1024
+INFLIGHT_MAX = 1024
+"""Calls that the SDK takes at once; how many it gets is for the host to say."""
 """The longest WELCOME taken: the agreed cap's default (protocol, frame)."""
 HASH_STEP_BYTES = 64 * 1024
 AXES = ("fs", "net", "exec", "ipc", "memory", "cpu", "tree", "env")
@@ -274,7 +276,7 @@ def hello(settings: dict[str, str]) -> dict[str, Any]:
         "version": version,
         "manifest_sha256": digest_of(settings.get("MANIFEST", "")),
         "features": [],
-        "limits": {"max_frame": FRAME_BYTES_MAX},
+        "limits": {"max_frame": FRAME_BYTES_MAX, "inflight": INFLIGHT_MAX},
         "sdk": f"purra-sdk/1 python/{python}",
         "pid": os.getpid(),
         "nonce": settings.get("NONCE", ""),

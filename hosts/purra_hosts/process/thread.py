@@ -132,13 +132,16 @@ class Thread:
                 self._told(Exit(status=status))
 
     def _live(self) -> int:
-        launch, session = self._launch, Session("plugin")
+        launch = self._launch
+        limits = {"inflight": launch.limits.inflight}
+        session = Session("plugin", limits)
         session.hello(
             {
                 "proto": list(PROTOCOL_VERSIONS),
                 "plugin": launch.plugin,
                 "version": launch.version,
                 "manifest_sha256": self._digest,
+                "limits": limits,
                 "sdk": "purra-sdk/1 in-process",
                 "pid": os.getpid(),
             }
