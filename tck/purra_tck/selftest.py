@@ -244,7 +244,7 @@ def _survival(saboteur: Saboteur, outcomes: Mapping[str, Outcome]) -> list[str]:
     if saboteur.dies == "any":
         return faults if dead else [*faults, f"no rule said {' or '.join(saboteur.verdicts)}"]
     for rule_id, outcome in outcomes.items():
-        if outcome.status == "error":
+        if outcome.status == "error" or (saboteur.dies, outcome.status) == ("asked", "n/a"):
             continue
         if rule_id not in dead:
             faults.append(f"it survived {rule_id}, which is {outcome.status}")

@@ -45,6 +45,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "host_registry",
             "host_deaths",
             "host_inproc",
+            "host_universal",
         ),
         "manifest": ("plugin_manifest",),
         "model": ("plugin_model",),
@@ -63,9 +64,10 @@ class Saboteur:
     `name`: as in the rule table. `kills`: patterns of the rules that must catch it. `message`:
     what `expected`, `observed` or the reason of each such verdict must contain; "" for a universal
     saboteur, which each rule catches in its own words. `make`: opens it, as `Plan.open` does.
-    `dies`: how many of those rules must be red: `each`, `any`, or `never` for one that the kit must
-    not mind. `verdicts`: what counts as killed; a SHOULD rule says `warn` for `fail`. `twice`: run
-    each check two times. `timeout_s`: for one run of a check, 0 = the kit's own.
+    `dies`: how many of those rules must be red: `each`, `asked` for each that is not n/a, `any`, or
+    `never` for one that the kit must not mind. `verdicts`: what counts as killed; a SHOULD rule
+    says `warn` for `fail`. `twice`: run each check two times. `timeout_s`: for one run of a check,
+    0 = the kit's own.
     """
 
     __slots__ = ("dies", "kills", "make", "message", "name", "timeout_s", "twice", "verdicts")
@@ -86,7 +88,7 @@ class Saboteur:
         self.verdicts: tuple[str, ...] = how.pop("verdicts", ("fail", "warn"))
         self.twice: bool = how.pop("twice", False)
         self.timeout_s: float = how.pop("timeout_s", 0.0)
-        if how or self.dies not in ("each", "any", "never"):
+        if how or self.dies not in ("each", "asked", "any", "never"):
             raise ValueError(f"saboteur {name}: {how or self.dies} is not known")
 
     @property

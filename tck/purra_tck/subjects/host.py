@@ -18,7 +18,7 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -279,6 +279,13 @@ class Asked:
             f"{self._what} ends with a value or an error of the specification",
             f"{type(error).__name__}: {error}",
         )
+
+    async def answer(self) -> Any:
+        """What a tool of the SDK answered: the value in its result. Raises `SubjectFailed`."""
+        found = await self.value()
+        if not isinstance(found, Mapping) or "value" not in found:
+            raise SubjectFailed("what a tool answered, with its value", f"{found!r:.200}")
+        return found["value"]
 
     async def value(self) -> Any:
         """Its value. Raises `SubjectFailed` for any other end."""

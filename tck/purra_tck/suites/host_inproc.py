@@ -88,7 +88,7 @@ async def _plugin(subject: HostSubject, name: str, text: str, **spec: Any) -> Ac
 
 
 async def _says(act: Act, what: str, **arguments: Any) -> Any:
-    return (await act.ask({"arguments": {"what": what, **arguments}}).value())["value"]
+    return await act.ask({"arguments": {"what": what, **arguments}}).answer()
 
 
 @CHECKS.rule("FRM-018")
@@ -127,7 +127,7 @@ async def _nothing_shared(case: Case, act: Act, config: dict[str, list[str]]) ->
     asked = act.ask({"arguments": {"what": "keep", "value": value}})
     await act.settled()
     value["list"].append(2)
-    answer = (await asked.value())["value"]
+    answer = await asked.answer()
     case.equal(answer, {"list": [1]}, "the answer after its caller changed what it had sent")
     await _says(act, "change")
     case.equal(answer, {"list": [1]}, "the answer after the plugin changed what it had returned")
@@ -155,10 +155,9 @@ async def isolation_is_what_it_is_called(case: Case, subject: HostSubject) -> No
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             where = {"path": str(secret), "port": server.getsockname()[1], "pid": os.getpid()}
-            answer = await act.ask({"arguments": where}).value()
+            reached: dict[str, str] = await act.ask({"arguments": where}).answer()
     finally:
         del os.environ[CANARY]
-    reached: dict[str, str] = answer["value"]
     told = (await act.status()).isolation
     for axis in TRIED:
         claim = told.get(axis, "")

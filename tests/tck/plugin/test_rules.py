@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from purra_tck import saboteurs, suites
+from purra_tck import rules, saboteurs, suites
 from purra_tck.plugin_plan import NOT_BUILT, SUITES_OF_KIND
 from purra_tck.rules import of_suite
 from purra_tck.selftest import unproven
@@ -34,10 +34,17 @@ def test_every_check_has_the_saboteurs_of_the_table(suite: str) -> None:
     assert unproven(suite) == []
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", rules.SUITES)
 def test_the_universal_saboteurs_are_tried_on_every_suite(suite: str) -> None:
     universal = {each.name for each in saboteurs.of(suite) if each.universal}
     assert {"null", "refuse-all", "echo-expected", "crash-at-start"} <= universal
+
+
+def test_a_host_that_does_nothing_passes_no_rule_at_all() -> None:
+    """A rule of hosts that one of these passes asks nothing; the selftest tries all of them."""
+    universal = {each.name: each for each in saboteurs.of("host") if each.universal}
+    assert {each.dies for each in universal.values()} == {"asked"}
+    assert {each.kills for each in universal.values()} == {("*",)}
 
 
 def test_every_kind_of_adapter_has_its_suites() -> None:
