@@ -106,6 +106,10 @@ def _status(status: RouteStatus) -> dict[str, Any]:
         "calls": status.calls,
         "queued": status.queued,
         "restarts": status.restarts,
+        "ended": status.ended,
+        "failed": status.failed,
+        "mean_ms": status.mean_ms,
+        "longest_ms": status.longest_ms,
         "started_at_ms": status.started_at_ms,
         "last_error": error and {"code": error.code, "message": error.message[:ERROR_TEXT_CHARS]},
     }

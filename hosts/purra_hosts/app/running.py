@@ -101,6 +101,10 @@ def described(kernel: KernelInfo, status: Mapping[str, Any]) -> Iterator[tuple[s
         pid = f", pid {status['pid']}" if status.get("pid") else ""
         yield "runs as", f"{status['version']}, {status['state']}{pid}"
         yield "calls", f"{status.get('calls', 0)} open, {status.get('queued', 0)} waiting"
+    if status.get("ended"):
+        ended, failed = status["ended"], status["failed"]
+        took = f"{status['mean_ms']:g} ms each, {status['longest_ms']:g} ms the longest"
+        yield "", f"{ended} ended, {failed} of them with an error; {took}"
     restarts = status.get("restarts", 0)
     yield "generation", f"{status['generation']}, {restarts} restart{'' if restarts == 1 else 's'}"
     isolation = status.get("isolation", {})

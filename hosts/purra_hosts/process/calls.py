@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, Self
 
 from purra_bridge.ports.channel import Request
 from purra_hosts.process.alarm import NEVER
+from purra_hosts.process.figures import Figures
 
 __all__ = ["DEPTH", "Call", "Home", "StreamItems", "upload"]
 
@@ -50,6 +51,8 @@ class Call:
     """A call with one answer. `future` is what its caller awaits; `sink` takes its items."""
 
     __slots__ = (
+        "_began_s",
+        "_figures",
         "deadline_s",
         "depth",
         "future",
@@ -77,6 +80,12 @@ class Call:
         self.on_item: Callable[[Any], None] | None = None
         self.sink: Callable[[Sequence[Any], int], None] | None = None
         self.turn: asyncio.Event | None = None
+        self._figures: Figures | None = None
+        self._began_s = 0.0
+
+    def count_in(self, figures: Figures, now_s: float) -> None:
+        """It has arrived, and its end is to be counted."""
+        self._figures, self._began_s = figures, now_s
 
     @property
     def exclusive(self) -> bool:
@@ -110,6 +119,7 @@ class Call:
         """RESULT has arrived. Does nothing if the caller has ended already."""
         if not self.released:
             self.released = True
+            self._count(False)
             if not self.future.done():  # its task may be cancelled and not have run yet
                 self.future.set_result(value)
 
@@ -117,6 +127,7 @@ class Call:
         """The call has failed. Does nothing if the caller has ended already."""
         if not self.released:
             self.released = True
+            self._count(True)
             if not self.future.done():
                 self.future.set_exception(error)
 
@@ -155,6 +166,10 @@ class Call:
     def _stop(self) -> None:
         if not self.released and self.home is not None:
             self.home.ask_stop(self)
+
+    def _count(self, failed: bool) -> None:
+        if self._figures is not None:
+            self._figures.end(self.future.get_loop().time() - self._began_s, failed)
 
     def _give_up(self) -> None:
         if self.home is not None:

@@ -25,6 +25,7 @@ from purra_hosts.launch import Launch
 from purra_hosts.process.alarm import NEVER, Alarm
 from purra_hosts.process.calls import Call, StreamItems, upload
 from purra_hosts.process.failures import again, before_sending
+from purra_hosts.process.figures import Figures
 from purra_hosts.process.fleet import EventSink, Fleet, Place
 from purra_hosts.process.limits import advertised
 
@@ -42,7 +43,8 @@ class RouteStatus:
     PONG, None before): of the newest instance that serves, else of the newest. `calls`: slots held,
     in all instances; `queued`: calls that wait. `restarts`: generations after the first.
     `instances`: processes that are there or starting. `limits`: what is enforced, by name; what is
-    not is "none" (LIM-008).
+    not is "none" (LIM-008). `ended`, `failed`, `mean_ms`, `longest_ms`: calls that have ended, how
+    many of them with an error, and how long they took, waiting included (`figures.Figures`).
     """
 
     plugin: str
@@ -62,6 +64,10 @@ class RouteStatus:
     lag_ms: float | None = None
     rss_bytes: int | None = None
     limits: Mapping[str, int | str] = field(default_factory=dict)
+    ended: int = 0
+    failed: int = 0
+    mean_ms: float = 0.0
+    longest_ms: float = 0.0
 
 
 class Route:
@@ -76,6 +82,7 @@ class Route:
         self._starting: list[asyncio.Future[None]] = []
         self._fleet = Fleet(launch, place, self, numbers)
         self._circuit = self._fleet.circuit
+        self._figures = Figures()
         self._desired = True
         self._closed = False
 
@@ -160,7 +167,7 @@ class Route:
 
     def status(self) -> RouteStatus:
         """How it is."""
-        fleet, circuit = self._fleet, self._circuit
+        fleet, circuit, figures = self._fleet, self._circuit, self._figures
         first = fleet.first
         instance = None if first is None else first.instance
         failure = circuit.failure
@@ -186,6 +193,10 @@ class Route:
             lag_ms=None if pulse is None else pulse.lag_ms,
             rss_bytes=None if pulse is None else pulse.rss_bytes,
             limits=advertised(self.launch),
+            ended=figures.ended,
+            failed=figures.failed,
+            mean_ms=round(figures.mean_s * 1000, 3),
+            longest_ms=round(figures.longest_s * 1000, 3),
         )
 
     async def close(self, drain_s: float | None = None) -> None:
@@ -214,8 +225,10 @@ class Route:
     def _submit(self, call: Call) -> None:
         """Sends a call, queues it, or fails it. Never raises. Its time begins here."""
         stop, timeout_s = call.request.stop, call.request.timeout_s
+        now_s = self._loop.time()
+        call.count_in(self._figures, now_s)
         if timeout_s is not None:
-            call.deadline_s = self._loop.time() + timeout_s
+            call.deadline_s = now_s + timeout_s
         if stop is not None and stop.requested:
             call.fail(before_sending("cancelled", "stopped before it was sent"))
         elif timeout_s is not None and timeout_s <= 0:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from purra_hosts.app.running import level
+from purra.runs.kernels import KernelInfo
+from purra_hosts.app.running import described, level
 from tests.acceptance.stage import PATIENCE_S, QUICKSTART, Stage, objects
 
 PLUGINS = ("agentsmd", "files", "offline", "sqlite")
@@ -158,3 +159,15 @@ def test_the_level_is_what_was_achieved(missing: tuple[str, ...], word: str) -> 
     axes |= {"net": "granted", "memory": "none", **dict.fromkeys(missing, "best effort: almost")}
     assert level(axes) == word
     assert level({}) == ""
+
+
+def test_figures_are_told_in_words() -> None:
+    """PLG-24: how many calls have ended, how, and how long they took; nothing before the first."""
+    kernel = KernelInfo("k", "running", {"pid": 1}, "a", 0, {}, {})
+    status = {"version": "1", "state": "ready", "generation": 1, "calls": 0, "queued": 0}
+    figures = {"ended": 5, "failed": 1, "mean_ms": 2.5, "longest_ms": 8.0}
+    before = [text for _, text in described(kernel, status)]
+    told = [text for _, text in described(kernel, status | figures)]
+    (line,) = [text for text in told if text not in before]
+    assert line == "5 ended, 1 of them with an error; 2.5 ms each, 8 ms the longest"
+    assert [text for _, text in described(kernel, status | {"ended": 0})] == before

@@ -36,6 +36,38 @@ def test_values_arrive_as_they_were_sent() -> None:
     running(main)
 
 
+def test_ends_are_counted_and_nothing_of_what_was_said() -> None:
+    """PLG-24: calls, failures and their times, by numbers alone; what a caller gave up is neither,
+    and a call that waited in the queue took that long."""
+
+    async def main() -> None:
+        async with hosting() as watched:
+            route = watched.host.add(workbench(limits=LaunchLimits(inflight=1)))
+            status = route.status()
+            assert (status.ended, status.failed, status.mean_ms) == (0, 0, 0.0)
+            for number in range(3):
+                await tool(route, "echo", value=number)
+            await failing(tool(route, "fail"))
+            assert [item async for item in stream(route, count=5)] == [0, 1, 2, 3, 4]
+            status = route.status()
+            assert (status.ended, status.failed) == (5, 1)
+            assert 0 < status.mean_ms <= status.longest_ms
+            slow = asyncio.create_task(failing(tool(route, "slow", timeout_s=0.2)))
+            await until(lambda: route.status().calls == 1)
+            waiting = asyncio.create_task(tool(route, "echo", value="s3cret"))
+            given_up = asyncio.create_task(tool(route, "echo", value=1))
+            await until(lambda: route.status().queued == 2)
+            given_up.cancel()
+            assert (await slow).code == "deadline_exceeded"
+            assert await waiting == "s3cret"
+            status = route.status()
+            assert (status.ended, status.failed) == (7, 2)
+            assert 200 <= status.longest_ms < 20_000
+            assert "s3cret" not in repr(status)
+
+    running(main)
+
+
 def test_frozen_arguments_are_sent() -> None:
     """Channel: the maps of a request may be the kernel's frozen ones."""
     from purra.values import freeze
