@@ -55,7 +55,7 @@ def heading(info: RunInfo, state: RunState) -> Iterator[str]:
     session = f", session {info.session}" if info.session else ""
     usage = state.usage
     attempts = _counted(usage.unreported, "attempt")
-    unreported = f", with all that {attempts} may have used" if usage.unreported else ""
+    unreported = f", {attempts} not reported" if usage.unreported else ""
     yield _row("run", f"{info.run}, {moment(info.started_ms)}")
     yield _row("agent", f"{info.agent} {state.started['agent']['revision']}{session}")
     yield _row("status", "abandoned: its owner is gone" if abandoned else state.status)
@@ -105,7 +105,8 @@ class Timeline:
     def _round(self, event: Event) -> str:
         data = event.data
         self._names |= {f"{data['attempt']}.{c['ordinal']}": c["name"] for c in data["calls"]}
-        tokens = f"{data['usage']['input_tokens']}+{data['usage']['output_tokens']} tokens"
+        used = (data["usage"]["input_tokens"], data["usage"]["output_tokens"])
+        tokens = "tokens not reported" if None in used else f"{used[0]}+{used[1]} tokens"
         said = f": {_short(data['text'])}" if data["text"].strip() else ""
         reason = data["finish"]["reason"]
         return f"round {data['round']:<4}[bold]{escape(reason)}[/], {tokens}{escape(said)}"

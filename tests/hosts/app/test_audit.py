@@ -105,7 +105,7 @@ USAGE = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "line"), USAGE, ids=lambda value: " ".join(value)[:40])
+@pytest.mark.parametrize(("arguments", "line"), USAGE, ids=[" ".join(case[0]) for case in USAGE])
 def test_what_was_typed_wrongly_is_one_line(
     purra: Any, arguments: tuple[str, ...], line: str
 ) -> None:

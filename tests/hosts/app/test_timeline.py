@@ -142,6 +142,18 @@ def event(kind: str, at_ms: int = 1000, seq: int = 9, **data: Any) -> Event:
             "plugin    files was denied secret:KEY, which it was not granted",
         ),
         (
+            event(
+                "model.round",
+                attempt=1,
+                round=1,
+                text="",
+                calls=[],
+                finish={"reason": "stop"},
+                usage={"input_tokens": None, "output_tokens": None},
+            ),
+            "round 1   stop, tokens not reported",
+        ),
+        (
             event("approval.expired", call="1.0"),
             "approval  call (call 1.0): nobody decided in time",
         ),
