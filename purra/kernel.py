@@ -257,7 +257,9 @@ class Kernel:
         await self._nudge(run_id)
         return True
 
-    async def reconcile(self, run_id: str, call: str, effect_state: str, evidence: str) -> bool:
+    async def reconcile(
+        self, run_id: str, call: str, effect_state: str, evidence: str, *, by: str = ""
+    ) -> bool:
         """Says, with evidence, what became of a call whose effect is unknown (TOOL-20).
 
         `call` as `run.blocked` names it; it may be said before anybody has taken the run up. False
@@ -277,6 +279,7 @@ class Kernel:
             "call": call,
             "effect_state": effect_state,
             "evidence": evidence,
+            "by": by,
         }
         if not await self.runs.tell(run_id, f"reconcile:{call}:{self.clock.token()}", body):
             return False

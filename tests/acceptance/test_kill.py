@@ -187,7 +187,7 @@ def test_evidence_may_come_before_anybody_has_taken_the_run_up(tmp_path: Path) -
     stage = Stage(tmp_path).puppets(["hand.write"], fused=True)
     killed(stage, "tool:after", "run", PROMPT)
     run = left_by(stage).run
-    evidence = ("--effect", "committed", "--evidence", "it is in the file")
+    evidence = ("--effect", "committed", "--evidence", "it is in the file", "--by", "eve")
     refused = stage.purra("runs", "reconcile", run, "1.1", *evidence)
     assert (refused.returncode, stage.lines) == (2, ["once"])
     assert "call 1.1 is not in doubt" in refused.stderr
@@ -198,6 +198,7 @@ def test_evidence_may_come_before_anybody_has_taken_the_run_up(tmp_path: Path) -
     assert (code, result["status"]) == (0, "completed")
     kinds = [event["kind"] for event in events]
     assert (kinds.count("inbox.taken"), kinds.count("run.reconciled")) == (2, 1)
+    assert [e["data"]["by"] for e in events if e["kind"] == "run.reconciled"] == ["eve"]
     assert "run.blocked" not in kinds
     assert [effect["effect_state"] for effect in result["effects"]] == ["committed"]
     late = stage.purra("runs", "reconcile", run, CALL, *evidence)

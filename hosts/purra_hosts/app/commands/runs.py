@@ -157,6 +157,7 @@ def reconcile(
     effect: Annotated[str, typer.Option(help="committed or not_started")],
     evidence: Annotated[str, typer.Option(help="How you know; it stands in the journal.")],
     manifest: Manifest = DEFAULT_MANIFEST,
+    by: Annotated[str, typer.Option(help="Who says so; it stands in the journal.")] = "",
     param: Params = None,
     state: StateFolder = None,
     json: Json = False,
@@ -167,7 +168,7 @@ def reconcile(
     """
 
     async def work(kernel: Kernel) -> int:
-        taken = await kernel.reconcile(run, call, effect, evidence)
+        taken = await kernel.reconcile(run, call, effect, evidence, by=by)
         if json:
             json_line({"run": run, "call": call, "effect_state": effect, "taken": taken})
         else:
