@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 import typer
+from anyio.abc import TaskStatus
 
 from purra.errors import PurraError
 from purra_tck import report as reports
@@ -36,7 +37,7 @@ def conduct(plan: Plan, folder: Path | None, *, verbose: bool) -> int:
     async def main() -> Report:
         scope = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_interrupted, scope)
+            await tasks.start(_interrupted, scope)
             found = await run(plan, tell, scope)
             tasks.cancel_scope.cancel()
         return found
@@ -53,7 +54,9 @@ def conduct(plan: Plan, folder: Path | None, *, verbose: bool) -> int:
         return KIT_BROKE
 
 
-async def _interrupted(scope: anyio.CancelScope) -> None:
+async def _interrupted(scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
+    """Listens from before the first check on: one that never waits would not let it begin."""
     with anyio.open_signal_receiver(signal.SIGINT) as signals:
+        task_status.started()
         async for _ in signals:
             scope.cancel()
