@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, Self
+from weakref import WeakMethod
 
 from purra_bridge.ports.channel import Request
 from purra_hosts.process.alarm import NEVER
@@ -51,6 +52,7 @@ class Call:
     """A call with one answer. `future` is what its caller awaits; `sink` takes its items."""
 
     __slots__ = (
+        "__weakref__",
         "_began_s",
         "_figures",
         "deadline_s",
@@ -99,6 +101,8 @@ class Call:
         except asyncio.CancelledError:
             self.abandon()
             raise
+        finally:
+            del self  # an error holds this frame, and must not hold the arguments
 
     # What the host tells it.
 
@@ -159,9 +163,19 @@ class Call:
             self.home.consumed(self, cost)
 
     def heed_stop(self) -> None:
-        """From now on a stop that the request carries is passed on to wherever the call is."""
+        """From now on a stop that the request carries is passed on to wherever the call is. It does
+        not hold the call, which holds it: a circle would keep the answer, however large, until the
+        collector comes.
+        """
         if self.request.stop is not None:
-            self.request.stop.on_request(self._stop)
+            stopping = WeakMethod(self._stop)
+
+            def stop() -> None:
+                ask = stopping()
+                if ask is not None:
+                    ask()
+
+            self.request.stop.on_request(stop)
 
     def _stop(self) -> None:
         if not self.released and self.home is not None:

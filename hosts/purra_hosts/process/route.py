@@ -103,7 +103,9 @@ class Route:
         call = Call(request, self._loop)
         call.on_item = on_item
         self._submit(call)
-        return await call.answer()
+        answer = call.answer()
+        del call  # as there
+        return await answer
 
     def stream(self, request: Request) -> StreamItems:
         """The items of one call; it is sent with the first `__anext__`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from purra.contracts.call import Stop
 from purra_bridge.ports.channel import Request
 from purra_hosts.launch import Kind, LaunchLimits
 from purra_hosts.process.callbacks import Asked
+from purra_hosts.process.calls import Call
 from purra_hosts.process.supervisor import ProcessHost
 from tests.hosts.process.rig import (
     QUICK,
@@ -235,5 +238,28 @@ def test_a_cancelled_call_leaves_no_program_of_its_own(tmp_path: Path) -> None:
             await until(lambda: not alive(pid), "the end of the tool's program")
             await until(lambda: "plugin.stopped" in watched.kinds())
             assert watched.kinds().count("plugin.tainted") == 1
+
+    running(main)
+
+
+def test_an_answer_is_gone_with_its_call() -> None:
+    """K70: not when the collector comes: 16 MiB in a circle would stay for as long as that."""
+
+    async def main() -> None:
+        async with hosting() as watched:
+            route = watched.host.add(workbench())
+            await route.start()
+            gc.collect()
+            gc.disable()
+            try:
+                for stopping in (None, Stop(), Stop()):
+                    assert await tool(route, "echo", value="x", stop=stopping) == "x"
+                    error = await failing(tool(route, "fail", stop=stopping))
+                    assert error.code == "rate_limited"
+                    del error
+                left = [each for each in gc.get_objects() if type(each) is Call]
+            finally:
+                gc.enable()
+            assert left == []
 
     running(main)
