@@ -14,6 +14,9 @@ QUESTION ?= How does a caller cancel a running tool?
 
 SOAK_MINUTES ?= 20
 
+# Tests start hundreds of processes, each of which would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: soak help setup demo test bench bench-peers selftest check format snapshots clean
 
 help: ## this list
