@@ -4,9 +4,9 @@
     python -m tests.chaos.storm --minutes 20                   the soak: one storm after another
 
 Callers call all the time: small and large values, streams that are read slowly or given up, tools
-that raise, print, flood or answer nonsense. Meanwhile processes are killed, stopped for a moment,
-and replaced. The seed decides what happens in which order; when is decided by how many calls have
-ended, never by the clock, so a storm is as strong on a slow machine.
+that raise, flood or answer nonsense. Meanwhile processes are killed, stopped for a moment, made to
+write garbage, and replaced. The seed decides what happens in which order; how many calls have
+ended decides when, never the clock, so a storm is as strong on a slow machine.
 
 What must hold: each call ends exactly once, with its own value or one coded error of a kind that
 the storm explains; the plugin that is only reloaded loses no call; the one that is left alone has
@@ -46,6 +46,8 @@ RELOADED: Final = 1
 """Plugins that nobody harms; the others are killed and stopped."""
 EXPLAINED: Final = frozenset({"crashed", "closed", "tainted", "unresponsive", "overloaded"})
 """How a call may end whose process was killed under it."""
+GARBLED: Final = "protocol_violation"
+"""How calls end whose process wrote garbage into its channel."""
 OWN: Final = {"fail": "rate_limited", "unencodable": "contract_violation"}
 """How a tool that misbehaves ends its own call, and no other."""
 STALL_S: Final = 60.0
@@ -134,7 +136,7 @@ class Storm:
         if OWN.get(act) == error.code:
             return "ok"
         unharmed = plugin in (ALONE, RELOADED)
-        if unharmed or error.code not in EXPLAINED:
+        if unharmed or error.code not in EXPLAINED | {GARBLED}:
             self.tally.wrong.append(f"plugin {plugin}: {act}: {error.code}: {error.message[:200]}")
         return error.code
 
@@ -144,7 +146,7 @@ class Storm:
             self._turn.clear()
             if self._over:
                 return
-            kind = self._dice.choices(("kill", "stop", "reload"), (6, 1, 1))[0]
+            kind = self._dice.choices(("kill", "stop", "garble", "reload"), (6, 1, 1, 2))[0]
             await getattr(self, f"_{kind}")()
             self.tally.harm[kind] += 1
 
@@ -159,6 +161,18 @@ class Storm:
         if pid is not None:
             os.kill(pid, signal.SIGSTOP)
             asyncio.get_running_loop().call_later(0.1, _continue, pid)
+
+    async def _garble(self) -> None:
+        """Its plugin writes what is no frame into its channel, in the middle of its calls."""
+        route = self._dice.choice(self._routes[RELOADED + 1 :])
+        try:
+            async with asyncio.timeout(STALL_S):
+                await _call(route, "garble")
+        except WireError as error:
+            if error.code not in EXPLAINED | {GARBLED}:
+                self.tally.wrong.append(f"garble: {error.code}: {error.message[:200]}")
+            return
+        self.tally.wrong.append("garble: nobody noticed")
 
     async def _reload(self) -> None:
         await self._routes[RELOADED].reload()
@@ -207,6 +221,15 @@ async def _do(route: Route, act: str, dice: random.Random) -> None:
         items = route.stream(Request("progress", "call", {"arguments": {"count": count}}))
         seen = [item async for item in items]
         assert seen == list(range(count)), "an item was lost, doubled or moved"
+    elif act == "read slowly":
+        read = {"count": 60, "size": 2000}
+        rows = route.stream(Request("bench", "read", read, window_bytes=4096))
+        got = []
+        async for number, _ in rows:
+            got.append(number)
+            if number % 10 == 0:
+                await asyncio.sleep(0.002)
+        assert got == list(range(60)), "an item was lost, doubled or moved"
     elif act == "give up":
         items = route.stream(Request("progress", "call", {"arguments": {"count": 500}}))
         assert await anext(items) == 0, "not the first item"
@@ -220,8 +243,11 @@ async def _do(route: Route, act: str, dice: random.Random) -> None:
         await _call(route, act, **({"mib": 1} if act == "flood" else {}))
 
 
-_ACTS: Final = ("echo", "large", "stream", "give up", "cancel", "fail", "unencodable", "flood")
-_WEIGHTS: Final = (700, 20, 60, 30, 60, 40, 40, 2)
+_ACTS: Final = (
+    *("echo", "large", "stream", "read slowly", "give up"),
+    *("cancel", "fail", "unencodable", "flood"),
+)
+_WEIGHTS: Final = (700, 20, 60, 10, 30, 60, 40, 40, 2)
 
 
 async def storm(seed: int, calls: int, every: int) -> Tally:

@@ -1,4 +1,4 @@
-"""Chaos: kills, stops, floods and reloads under constant calls. `make soak` is the long form."""
+"""Chaos: kills, stops, garbage and reloads under constant calls. `make soak` is the long form."""
 
 from __future__ import annotations
 
@@ -34,5 +34,6 @@ def test_a_storm_is_weathered(capsys: pytest.CaptureFixture[str]) -> None:
     assert tally.wrong == []
     assert tally.calls >= CALLS and sum(tally.outcomes.values()) == tally.calls
     assert tally.harm["kill"] >= 30 and tally.harm["reload"] >= 5
+    assert tally.harm["stop"] and tally.harm["garble"]
     assert tally.outcomes["ok"] > tally.calls * 0.9
     assert (children(), len(os.listdir("/proc/self/fd")), threading.active_count()) == before

@@ -129,9 +129,9 @@ def _answers(outcomes: dict[str, Any], kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("who", IDENTITIES)
 @pytest.mark.parametrize("granted", GRANTS)
 def test_nothing_gets_through_but_what_is_granted(who: str, granted: str) -> None:
-    """PLG-28, protocol, isolation, standard; LIM-003, LIM-005, LIM-006: reading, writing, sockets,
-    signals, tracing, processes, namespaces, what is inherited, limits. Both workers outlive all of
-    it."""
+    """K82, PLG-28, protocol, isolation, standard; LIM-003, LIM-005, LIM-006: reading, writing,
+    sockets, signals, tracing, processes, namespaces, what is inherited, limits. Both workers
+    outlive all of it."""
     need_standard()
     grants, allowed = GRANTS[granted]
     told = arena(who, "assault", "standard", grants)

@@ -35,6 +35,7 @@ TOOLS: Final = (
     "flood",
     "child",
     "shell",
+    "garble",
     "progress",
     "fail",
     "unencodable",

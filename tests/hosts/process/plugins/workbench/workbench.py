@@ -4,6 +4,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -91,6 +92,24 @@ def child(call, detach=False):
     code = "import time; time.sleep(600)"
     made = subprocess.Popen([sys.executable, "-I", "-S", "-c", code], start_new_session=detach)
     return made.pid
+
+
+@tool(effect="world_read")
+def garble(call):
+    """Writes what is no frame into the channel."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            end = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        try:
+            if end.family == socket.AF_UNIX:
+                end.send(b"\xff" * 64)
+        except OSError:
+            pass  # the SDK's own pair, or one that is full
+        finally:
+            end.close()
+    time.sleep(600)
 
 
 @tool(effect="world_read")
@@ -200,6 +219,7 @@ plugin = Plugin(
         flood,
         child,
         shell,
+        garble,
         progress,
         fail,
         unencodable,
