@@ -39,6 +39,7 @@ PUBLIC: Final = (
     "purra_sdk",
     "purra_sdk.items",
     "purra_sdk.testing",
+    "purra_tck",
 )
 
 
