@@ -53,6 +53,7 @@ soak: $(STAMP) ## storms over eight plugins for SOAK_MINUTES (20)
 selftest: $(STAMP) ## the conformance kit on trial: every broken subject must be caught
 	@mkdir -p dist
 	$(BIN)/purra tck selftest --matrix dist/kill-matrix.json
+	$(BIN)/python -m pytest -n auto -m trial
 
 check: $(STAMP) ## lint, format, types, rings, gates
 	$(BIN)/ruff check .

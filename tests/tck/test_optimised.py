@@ -13,6 +13,8 @@ import pytest
 from purra_tck.saboteurs.plugin_notes import NOTES
 from tests.architecture.sources import sources
 
+pytestmark = pytest.mark.trial
+
 
 def test_nothing_in_the_kit_rests_on_assert() -> None:
     """TCK: explicit raises. A check that asserts passes everything under `-O`."""

@@ -21,6 +21,8 @@ from purra_tck.puppets.threaded import NO_PROCESS
 from purra_tck.rules import of_suite
 from purra_tck.subjects.host import subject_of
 
+pytestmark = pytest.mark.trial
+
 
 def test_hosts_in_threads_are_judged_by_all_that_applies_to_them() -> None:
     """FRM-018, PLG-21: a life, values, isolation, an end that cannot be forced."""

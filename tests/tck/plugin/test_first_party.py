@@ -11,6 +11,8 @@ import pytest
 from purra_tck.plugin_plan import NOT_BUILT, Asked, judged_package, plan_of
 from purra_tck.runner import run
 
+pytestmark = pytest.mark.trial
+
 ROOT = Path(__file__).parents[3]
 OURS = ("agentsmd", "files", "offline", "scripted", "sqlite")
 

@@ -15,6 +15,8 @@ from purra_tck.report import verify
 from purra_tck.rules import of_suite
 from purra_tck.saboteurs.plugin_notes import NOTES
 
+pytestmark = pytest.mark.trial
+
 FILE = "import purra_tck\n\nTestTck = purra_tck.suite('tck.toml')\n"
 SOME = "MAN-001 or MAN-005 or MAN-006"
 

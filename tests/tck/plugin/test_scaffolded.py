@@ -20,6 +20,8 @@ from purra_tck.runner import Plan, Report, SubjectInfo, run
 from purra_tck.subjects.store import subject_of
 from purra_tck.subjects.store_plugin import PluginStorage, find_store
 
+pytestmark = pytest.mark.trial
+
 KINDS = ("tool", "model", "context", "policy", "store")
 STORE_RULES = ("STO-003", "STO-005", "STO-008", "STO-011", "STO-013", "STO-022", "STO-023")
 """Of the store's rules those that take a second; `purra tck store` asks all of them."""

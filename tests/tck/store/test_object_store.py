@@ -20,6 +20,8 @@ from purra_tck.subjects import store_lines as lines
 from purra_tck.subjects.store import subject_of
 from purra_tck.subjects.store_object import ObjectStorage
 
+pytestmark = pytest.mark.trial
+
 OPENED = "tests.tck.store.opened"
 
 

@@ -22,6 +22,8 @@ from purra_tck.selftest import Trial, Verdict, concluded, matrix, parts, try_one
 from purra_tck.selftest_work import run_trials
 from purra_tck.subjects.store import MemoryStorage, alone, memory
 
+pytestmark = pytest.mark.trial
+
 SORTS = ("memory", "late-append-ok", "never-expires", "never-syncs", "migrates-in-place")
 """A reference; an object, a clock, a trace of system calls and a file that are wrong."""
 TRIALS = [trial for trial in selftest.trials("store") if trial.name in SORTS]
