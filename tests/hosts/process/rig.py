@@ -189,8 +189,11 @@ def alive(pid: int) -> bool:
 
 
 def descriptors() -> int:
-    """How many descriptors this process has open. What earlier tests left to the collector is
-    closed first: it would be found missing later.
-    """
-    gc.collect()
+    """How many descriptors this process has open."""
     return len(os.listdir("/proc/self/fd"))
+
+
+def swept() -> int:
+    """The same, after what was left to the collector has been closed: it would be missed later."""
+    gc.collect()
+    return descriptors()

@@ -19,7 +19,7 @@ from purra_bridge.wire.codec import encode
 from purra_hosts.launch import Launch
 from purra_hosts.process.route import Route
 from purra_hosts.restarts import RestartPolicy
-from tests.hosts.process.rig import QUICK, descriptors, failing, hosting, running
+from tests.hosts.process.rig import QUICK, failing, hosting, running, swept
 
 NOFILE = 256
 ROUTES = 4
@@ -63,7 +63,7 @@ class Residue:
     def now(cls) -> Residue:
         tasks = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         running_tasks = len(asyncio.all_tasks())
-        return cls(descriptors(), threading.active_count(), running_tasks, len(tasks))
+        return cls(swept(), threading.active_count(), running_tasks, len(tasks))
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from tests.hosts.process.rig import (
     hosting,
     puppet,
     running,
+    swept,
     tool,
     until,
     workbench,
@@ -97,7 +98,7 @@ def test_a_plugin_that_does_not_start(module: str, code: str, words: str) -> Non
     async def main() -> None:
         async with hosting(replace(QUICK, ready_s=0.6)) as watched:
             assert watched.host._folders.root.exists()
-            before = descriptors()
+            before = swept()
             route = watched.host.add(from_folder("broken", module))
             error = await failing(route.start())
             assert error.code == code
@@ -110,7 +111,7 @@ def test_a_plugin_that_does_not_start(module: str, code: str, words: str) -> Non
             assert route.status().generation == 2
             await until(lambda: watched.kinds().count("plugin.stopped") == 2)
             await route.stop()
-            assert descriptors() == before
+            assert swept() == before
             left = {path.name for path in watched.host._folders.root.iterdir()}
             assert left == {"boot", "lock", "staged"}
 
@@ -277,7 +278,7 @@ def test_a_cancelled_start_leaves_nothing(delay_ms: int) -> None:
         async with hosting() as watched:
             other = watched.host.add(workbench())
             await other.start()
-            before = descriptors()
+            before = swept()
             route = watched.host.add(from_folder("broken", "hangs:plugin"))
             calls = [asyncio.create_task(tool(other, "echo", value=n)) for n in range(10)]
             with pytest.raises(TimeoutError):

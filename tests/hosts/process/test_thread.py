@@ -21,6 +21,7 @@ from tests.hosts.process.rig import (
     from_folder,
     hosting,
     running,
+    swept,
     tool,
     until,
     workbench,
@@ -29,7 +30,7 @@ from tests.hosts.process.rig import (
 
 async def counted() -> int:
     """The descriptors of this process, with those of a loop."""
-    return descriptors()
+    return swept()
 
 
 def inproc(**changes: Any) -> Launch:
