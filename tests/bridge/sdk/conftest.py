@@ -104,7 +104,9 @@ class RunningWorker:
     # Writing
 
     def flush(self) -> None:
-        self.near.sendall(b"".join(self.session.take()))  # in one write, as tests rely on
+        pieces = self.session.take()
+        if pieces:
+            self.near.sendall(b"".join(pieces))  # in one write, as tests rely on
 
     def call(self, adapter: str, method: str = "call", args: Any = None, **options: Any) -> int:
         call_id = self.session.call(adapter, method, {} if args is None else args, options)

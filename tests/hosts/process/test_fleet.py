@@ -217,7 +217,7 @@ def test_an_idle_plugin_is_stopped_and_the_next_call_wakes_it() -> None:
             await tool(route, "hold", on=False)
             await until(lambda: route.status().state == "stopped")
             assert [data.get("reason") for kind, data in watched.events][-1] == "idle"
-            assert not alive(pid) and route.status().instances == 0
+            await until(lambda: not alive(pid) and route.status().instances == 0)
             assert await tool(route, "echo", value=1) == 1
             assert route.status().generation == 2
 
