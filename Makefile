@@ -50,7 +50,7 @@ bench-peers: $(STAMP) ## the same beside MCP and gRPC, in an environment that is
 soak: $(STAMP) ## storms over eight plugins for SOAK_MINUTES (20)
 	$(BIN)/python -m tests.chaos.storm --minutes $(SOAK_MINUTES)
 
-selftest: $(STAMP) ## the conformance kit on trial: every broken subject must be caught
+selftest: $(STAMP) ## the conformance kit and whole systems on trial; every broken one must be caught
 	@mkdir -p dist
 	$(BIN)/purra tck selftest --matrix dist/kill-matrix.json
 	$(BIN)/python -m pytest -n auto -m trial

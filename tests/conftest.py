@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,11 +19,6 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: most tests wait for processes half of the time."""
-    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,8 @@ import purra
 from purra.journal.state import RunState
 from tests.acceptance.stage import Stage, adopted, alive_after, objects, parse, within_patience
 
+pytestmark = pytest.mark.trial
+
 ORPHANS_END_WITHIN_S = 2.0
 CALL = "1.0"
 PROMPT = json.dumps(

@@ -19,6 +19,8 @@ from purra_hosts.app.plan import make_plan
 from purra_hosts.restarts import RestartPolicy
 from tests.acceptance.stage import Stage
 
+pytestmark = pytest.mark.trial
+
 CALLS = 1000
 MIB = 1024 * 1024
 FLAT_BYTES = 16 * MIB

@@ -14,6 +14,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.trial
+
 TRIAGE: Final = ROOT / "docs" / "examples" / "triage"
 HOST: Final = (sys.executable, "-W", "error", TRIAGE / "host.py")
 LIMIT_S: Final = 60.0
