@@ -66,11 +66,15 @@ def _both_outcomes(patch: Patch) -> None:
 
 
 def _reopens(patch: Patch) -> None:
-    def stop(self: Call) -> None:
-        if self.home is not None:
-            self.home.send(self) if self.released else self.home.ask_stop(self)  # type: ignore[attr-defined]
+    def heed(self: Call) -> None:
+        def stop() -> None:
+            if self.home is not None:
+                self.home.send(self) if self.released else self.home.ask_stop(self)  # type: ignore[attr-defined]
 
-    patch(Call, "_stop", stop)
+        if self.request.stop is not None:
+            self.request.stop.on_request(stop)
+
+    patch(Call, "heed_stop", heed)
 
 
 def _never_recycles(patch: Patch) -> None:
