@@ -149,7 +149,8 @@ class Kernel:
             self._tasks.stop()
         self._tasks = None
         await self._stack.__aexit__(None, None, None)
-        self._handles.clear()
+        for run in tuple(self._handles.values()):  # whose work was told to end before it began
+            self._settle(run, _closed(run))
         with anyio.CancelScope(shield=True):
             await self._heartbeat.leave()
 
@@ -412,9 +413,7 @@ class Kernel:
 
     async def _work(self, run: Run, log: RunLog) -> None:
         """Drives an owned run until it ends or rests, and again if something came meanwhile."""
-        outcome: Result | PurraError = PurraError(
-            "not_open", "the kernel was closed while it worked", where=f"run {run.id}"
-        )
+        outcome: Result | PurraError = _closed(run)
         try:
             while True:
                 outcome = await self._drive(run, log)
@@ -569,6 +568,10 @@ class Kernel:
             where=f"run {state.run}",
             hint="resume it with what it was started with, or cancel it",
         )
+
+
+def _closed(run: Run) -> PurraError:
+    return PurraError("not_open", "the kernel was closed while it worked", where=f"run {run.id}")
 
 
 def _check_prompt(prompt: object, session: object) -> None:

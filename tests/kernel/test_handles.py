@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 import purra
+from purra.errors import PurraError
 from purra.stores.memory import MemoryStore
 from tests.kernel.parts import ScriptModel, ask, say
 
@@ -60,3 +61,13 @@ async def test_a_run_of_another_kernel_is_not_given() -> None:
         assert caught.value.code == "ownership_lost"
         gate.set()
         assert (await run.wait()).text == "Yes."
+
+
+@pytest.mark.anyio
+async def test_a_run_whose_kernel_closed_before_it_began_is_told() -> None:
+    """API-02: nobody waits for ever; the run itself is in the store, to be resumed."""
+    async with purra.Kernel(model=ScriptModel(say("late"))) as kernel:
+        run = await kernel.submit("go")
+    with anyio.fail_after(5), pytest.raises(PurraError) as refused:
+        await run.wait()
+    assert refused.value.code == "not_open"
